@@ -1,0 +1,25 @@
+package rewrite
+
+// Fence maps tables to a fence. Tables are written as in SQL: name, schema.name, schema.* ; quoted parts keep their case,
+// unquoted ones fold to lower case and are truncated to 63 bytes as PostgreSQL does.
+type Fence struct {
+	Name   string
+	Tables []string
+}
+
+// Config is what Analyze decides by. Immutable; a reload makes a new Analyzer.
+type Config struct {
+	Fences            []Fence
+	HarmlessFunctions []string // functions of the application known not to write, added to the built-in list: name or schema.name
+	CacheBytes        int64    // bound of each of the two caches; 0 means 16 MiB
+	MaxParseBytes     int      // texts longer than this after collapsing rows are not parsed but EffectUnknown; 0 means 256 KiB
+}
+
+// Settings are the session settings that change how a text is read. Both are reported by the server (ParameterStatus).
+type Settings struct {
+	// UnsafeEncoding: client_encoding is one whose bytes >= 0x80 may be followed by ASCII bytes that belong to the same
+	// character (SJIS, BIG5, GBK, GB18030, JOHAB, UHC, SHIFT_JIS_2004), or is unknown. Texts with a byte >= 0x80 are EffectUnknown then.
+	UnsafeEncoding bool
+	// BackslashQuotes: standard_conforming_strings is off. Texts with a backslash are EffectUnknown then.
+	BackslashQuotes bool
+}
