@@ -1,0 +1,61 @@
+package relay
+
+import (
+	"github.com/fenceproxy/fenceproxy/rewrite"
+	"github.com/fenceproxy/fenceproxy/tokens"
+)
+
+// Mode is what the proxy does about a statement that should not run.
+type Mode uint8
+
+const (
+	ModeEnforce Mode = iota // guard, announce, refuse
+	ModeObserve             // change no byte; count and log what enforce would have refused
+	ModeOff                 // forward only
+)
+
+// OpaquePolicy is what happens to code that may write anything in a session without a token.
+type OpaquePolicy uint8
+
+const (
+	OpaqueAllow  OpaquePolicy = iota // let it pass; triggers close the gap
+	OpaqueReject                     // ZF002
+)
+
+// CallPolicy is what happens to CALL and DO, which may commit inside and then break behind a guard (2D000).
+type CallPolicy uint8
+
+const (
+	CallGuard  CallPolicy = iota // as any opaque statement: guarded when the session has a token
+	CallAllow                    // never guarded: for procedures with their own COMMIT
+	CallReject                   // ZF004
+)
+
+// Config is the snapshot of the configuration that a session runs under, from its accept to its end. Immutable.
+type Config struct {
+	Mode     Mode
+	Analyzer *rewrite.Analyzer
+	Fences   []string // names, in the order of the analyzer's Config.Fences
+	Bare     string   // fence that a bare token is for; "" when a bare token is refused
+	Opaque   OpaquePolicy
+	Call     CallPolicy
+	// Pooled marks a listener behind a transaction pooler: a token set with plain SET would outlive the client's
+	// transaction and pass to the pool's next client, so only SET LOCAL is taken.
+	Pooled bool
+	// AllowRoleToken accepts a fence.token that came from ALTER ROLE or ALTER DATABASE ... SET. It hands a
+	// reconnecting zombie the fresh token, so it is off by default.
+	AllowRoleToken bool
+	// MaxStatementBytes bounds a Query or Parse message (54000 beyond it). 0 means 64 MiB.
+	MaxStatementBytes int
+	// Known rejects tokens that are known to be stale without asking the database. nil: always ask.
+	Known *tokens.Known
+}
+
+const defaultMaxStatement = 64 << 20
+
+func (c *Config) maxStatement() int {
+	if c.MaxStatementBytes > 0 {
+		return c.MaxStatementBytes
+	}
+	return defaultMaxStatement
+}
