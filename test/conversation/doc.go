@@ -1,0 +1,27 @@
+// Package conversation runs protocol conversations, written as text, against PostgreSQL directly and through the proxy,
+// and compares the replies byte for byte. What the proxy must change is written beside what PostgreSQL says by itself.
+//
+//	== an update, described and executed in one batch
+//	session {10}
+//	> Show UPDATE acct SET bal = bal + 1 WHERE id = 1
+//	> Sync
+//	< 1 2 n C(UPDATE 1) Z(I)
+//	raise {20}
+//	> Query UPDATE acct SET bal = 0
+//	<direct C(UPDATE 3) Z(I)
+//	<proxy E(ZF001) Z(I)
+//
+// A line of '>' is a message of the client; those that follow each other leave in one write. A line of '<' is what must
+// come back before the next step, one word per message: its type byte, for some with what matters of it. Expectations
+// differ by route:
+//
+//	<        every route, byte for byte as direct
+//	<direct  PostgreSQL without the proxy (and through it in the modes observe and off)
+//	<proxy   through the enforcing proxy, whichever way it learns of a raise
+//	<early   through the proxy that carried the raise itself and remembers it
+//	<late    through the proxy when somebody else raised, so that only the database knows
+//
+// Tokens stand in braces and grow from run to run, since marks never go down; {name} is text given by `let name = text`
+// at the head of the file. `other SQL` is a statement of somebody else, directly. `raise {n}` is another session that
+// presents a token; `raise& {n}` starts one that must wait, and `raised` says that it must have returned by then.
+package conversation

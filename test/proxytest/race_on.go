@@ -1,0 +1,5 @@
+//go:build race
+
+package proxytest
+
+const raceDetector = true
