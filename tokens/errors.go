@@ -10,8 +10,8 @@ const (
 	CodeUnannounced = "ZF006" // the token is higher than the mark: never announced
 )
 
-// Error is an error for the client of the proxy, in the fields of PostgreSQL's ErrorResponse. It never holds a literal
-// of the application's SQL.
+// Error is an error for the client of the proxy, in the fields of PostgreSQL's ErrorResponse: ASCII, whatever the
+// client's encoding. Of the client's own text it holds at most the offending part of a token.
 type Error struct {
 	Code    string // SQLSTATE
 	Message string
@@ -21,3 +21,46 @@ type Error struct {
 }
 
 func (e *Error) Error() string { return e.Message + " (SQLSTATE " + e.Code + ")" }
+
+// Stale is the ZF001 that the proxy gives from memory, worded as the database words it.
+func Stale(fence string, t, mark Token) *Error {
+	return &Error{Code: CodeStale, Fence: fence,
+		Message: "stale fencing token for fence " + quote(fence) + ": " + t.String() + " is lower than the mark " + mark.String(),
+		Hint:    hintStale}
+}
+
+// The hints of tokens/schema say the same words.
+const hintStale = "Another holder has taken over. Stop this work and acquire the lock again; do not retry with this token."
+
+func malformed(problem, part string) *Error {
+	return &Error{Code: CodeMalformed, Message: problem + ": " + quote(part),
+		Hint: "fence.token is a list of [name=][epoch.]counter, separated by commas, for example 34 or billing=34,jobs/42=1.7."}
+}
+
+func duplicate(fence string) *Error {
+	if fence == "" {
+		return &Error{Code: CodeMalformed, Message: "fence.token has more than one token without a name"}
+	}
+	return &Error{Code: CodeMalformed, Fence: fence, Message: "fence.token has more than one token for fence " + quote(fence)}
+}
+
+// quote shows s, which a stranger wrote: cut, and nothing but printable ASCII.
+func quote(s string) string {
+	cut := len(s) > maxQuoted
+	if cut {
+		s = s[:maxQuoted]
+	}
+	b := make([]byte, 0, len(s)+5)
+	b = append(b, '"')
+	for i := range len(s) {
+		c := s[i]
+		if c < ' ' || c > '~' {
+			c = '?'
+		}
+		b = append(b, c)
+	}
+	if cut {
+		b = append(b, "..."...)
+	}
+	return string(append(b, '"'))
+}
