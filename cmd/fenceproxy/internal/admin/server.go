@@ -1,0 +1,104 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"go.uber.org/zap"
+)
+
+// Server answers on the admin address.
+type Server struct {
+	http     http.Server
+	listener net.Listener
+}
+
+// Listen opens address, host:port or the path of a Unix socket.
+func Listen(address string, registry *prometheus.Registry, ready *Readiness, log *zap.Logger) (*Server, error) {
+	network := "tcp"
+	if strings.HasPrefix(address, "/") {
+		network = "unix"
+		removeStaleSocket(address)
+	}
+	l, err := net.Listen(network, address)
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{listener: l, http: http.Server{
+		Handler:           Handler(registry, ready),
+		ReadHeaderTimeout: 5 * time.Second,
+		ReadTimeout:       10 * time.Second,
+		WriteTimeout:      30 * time.Second,
+		IdleTimeout:       2 * time.Minute,
+		MaxHeaderBytes:    16 << 10,
+		ErrorLog:          zap.NewStdLog(log.Named("admin")),
+	}}
+	return s, nil
+}
+
+// removeStaleSocket removes a socket that nobody listens on any more: bind refuses a name that exists.
+func removeStaleSocket(path string) {
+	info, err := os.Stat(path)
+	if err != nil || info.Mode()&os.ModeSocket == 0 {
+		return
+	}
+	if c, err := net.DialTimeout("unix", path, time.Second); err == nil {
+		c.Close()
+		return
+	}
+	os.Remove(path)
+}
+
+// Addr is the address that was opened.
+func (s *Server) Addr() net.Addr { return s.listener.Addr() }
+
+// Serve answers until Close.
+func (s *Server) Serve() error {
+	if err := s.http.Serve(s.listener); !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
+}
+
+// Close ends the listener; requests under way have a second.
+func (s *Server) Close() {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	if s.http.Shutdown(ctx) != nil {
+		s.http.Close()
+	}
+}
+
+// Handler routes the three pages.
+func Handler(registry *prometheus.Registry, ready *Readiness) http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{MaxRequestsInFlight: 4}))
+	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) {
+		text(w, http.StatusOK, "alive\n")
+	})
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
+		if reasons := ready.Check(r.Context()); len(reasons) > 0 {
+			text(w, http.StatusServiceUnavailable, "not ready: "+strings.Join(reasons, "; ")+"\n")
+			return
+		}
+		text(w, http.StatusOK, "ready\n")
+	})
+	return mux
+}
+
+func text(w http.ResponseWriter, status int, body string) {
+	h := w.Header()
+	h.Set("Content-Type", "text/plain; charset=utf-8")
+	h.Set("Cache-Control", "no-store")
+	h.Set("X-Content-Type-Options", "nosniff")
+	w.WriteHeader(status)
+	io.WriteString(w, body)
+}

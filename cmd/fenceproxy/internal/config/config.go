@@ -1,0 +1,95 @@
+package config
+
+import "time"
+
+// Config is a complete configuration. Treat it as immutable: a change of configuration is a new Config.
+type Config struct {
+	Listen            []Listener
+	Upstream          string // DSN of the PostgreSQL server that sessions are relayed to; only host and port matter to them
+	Control           string // DSN with the credentials that raise marks and evict; "" means Upstream
+	Admin             string // address of the admin listener; "" means none
+	Mode              Mode
+	Fences            []Fence
+	BareToken         string // fence that a bare token (34, no name) is meant for; "" means the only fence, if there is one
+	Opaque            Opaque
+	OpaqueCall        OpaqueCall
+	TakeoverGrace     time.Duration // from the first request for a raise until backends in its way are ended
+	AnnounceRoles     []string      // roles whose sessions may announce a token; empty means all
+	AnnounceMaxJump   int64         // largest distance between a mark and the token announced next
+	AllowRoleToken    bool          // accept fence.token from ALTER ROLE/DATABASE ... SET
+	HarmlessFunctions []string      // functions of the application that do not write: name or schema.name
+	Limits            Limits
+	Replication       Replication
+	LogLevel          LogLevel
+	LogFormat         LogFormat
+	DrainTimeout      time.Duration // from the first signal until sessions that are still open are closed
+}
+
+// Listener is one address that clients connect to: host:port, or the path of a Unix socket.
+type Listener struct {
+	Address string
+	Pooled  bool // behind a transaction pooler: plain SET fence.token is refused, SET LOCAL works
+}
+
+// Fence names the tables whose writes need the fence's token.
+type Fence struct {
+	Name   string
+	Tables []string // name, schema.name or schema.*, quoted as in SQL
+}
+
+// Limits bound what strangers can make the proxy hold.
+type Limits struct {
+	MaxConnections    int           // client sessions at a time; one more is refused with 53300
+	LoginTimeout      time.Duration // from accept until the server says the session is ready
+	MaxStatementBytes int64         // a longer statement is refused
+	MaxParseBytes     int64         // a longer statement is not parsed: it counts as one that may write any fence
+	CacheBytes        int64         // bound of each of the two plan caches
+}
+
+// ControlDSN is the DSN that marks are raised with.
+func (c *Config) ControlDSN() string {
+	if c.Control != "" {
+		return c.Control
+	}
+	return c.Upstream
+}
+
+// FenceNames are the names of the fences, in the order of the configuration.
+func (c *Config) FenceNames() []string {
+	names := make([]string, len(c.Fences))
+	for i, f := range c.Fences {
+		names[i] = f.Name
+	}
+	return names
+}
+
+// BareFence is the fence that a bare token is meant for: the one configured, or the only one; "" when there is none.
+func (c *Config) BareFence() string {
+	if c.BareToken == "" && len(c.Fences) == 1 {
+		return c.Fences[0].Name
+	}
+	return c.BareToken
+}
+
+// Default is the configuration with nothing set.
+func Default() *Config {
+	return &Config{
+		Listen:          []Listener{{Address: "127.0.0.1:6432"}},
+		Mode:            ModeEnforce,
+		Opaque:          OpaqueAllow,
+		OpaqueCall:      OpaqueCallGuard,
+		TakeoverGrace:   10 * time.Second,
+		AnnounceMaxJump: 1_000_000_000,
+		Limits: Limits{
+			MaxConnections:    1000,
+			LoginTimeout:      60 * time.Second,
+			MaxStatementBytes: 64 << 20,
+			MaxParseBytes:     256 << 10,
+			CacheBytes:        16 << 20,
+		},
+		Replication:  ReplicationRefuse,
+		LogLevel:     "info",
+		LogFormat:    LogJSON,
+		DrainTimeout: 30 * time.Second,
+	}
+}

@@ -1,0 +1,101 @@
+package config
+
+import (
+	"io"
+	"strconv"
+	"strings"
+
+	"github.com/goccy/go-yaml"
+)
+
+// line is a setting with its value as text, or as a list.
+type line struct {
+	key   string
+	value string
+	list  bool
+	items []any
+}
+
+// document is the configuration in the order of the settings table. DSNs are redacted.
+func document(c *Config) []line {
+	texts := func(list []string) []any {
+		items := make([]any, len(list))
+		for i := range list {
+			items[i] = list[i]
+		}
+		return items
+	}
+	var listen, fences []any
+	for _, l := range c.Listen {
+		if l.Pooled {
+			listen = append(listen, yaml.MapSlice{{Key: "address", Value: l.Address}, {Key: "pooled", Value: true}})
+		} else {
+			listen = append(listen, l.Address)
+		}
+	}
+	for _, f := range c.Fences {
+		fences = append(fences, yaml.MapSlice{{Key: "name", Value: f.Name}, {Key: "tables", Value: f.Tables}})
+	}
+	return []line{
+		{key: "listen", list: true, items: listen},
+		{key: "upstream", value: RedactDSN(c.Upstream)},
+		{key: "control", value: RedactDSN(c.Control)},
+		{key: "admin", value: c.Admin},
+		{key: "mode", value: string(c.Mode)},
+		{key: "fences", list: true, items: fences},
+		{key: "bare_token", value: c.BareToken},
+		{key: "opaque", value: string(c.Opaque)},
+		{key: "opaque_call", value: string(c.OpaqueCall)},
+		{key: "takeover.grace", value: shortDuration(c.TakeoverGrace)},
+		{key: "announce.roles", list: true, items: texts(c.AnnounceRoles)},
+		{key: "announce.max_jump", value: strconv.FormatInt(c.AnnounceMaxJump, 10)},
+		{key: "allow_role_token", value: strconv.FormatBool(c.AllowRoleToken)},
+		{key: "harmless_functions", list: true, items: texts(c.HarmlessFunctions)},
+		{key: "limits.max_connections", value: strconv.Itoa(c.Limits.MaxConnections)},
+		{key: "limits.login_timeout", value: shortDuration(c.Limits.LoginTimeout)},
+		{key: "limits.max_statement_bytes", value: sizeText(c.Limits.MaxStatementBytes)},
+		{key: "limits.max_parse_bytes", value: sizeText(c.Limits.MaxParseBytes)},
+		{key: "limits.cache_bytes", value: sizeText(c.Limits.CacheBytes)},
+		{key: "replication", value: string(c.Replication)},
+		{key: "log.level", value: string(c.LogLevel)},
+		{key: "log.format", value: string(c.LogFormat)},
+		{key: "shutdown.drain_timeout", value: shortDuration(c.DrainTimeout)},
+	}
+}
+
+// Write prints the configuration as YAML that Load accepts, except for the passwords, which are not shown. Settings
+// that are empty are left out.
+func (c *Config) Write(w io.Writer) error {
+	var root yaml.MapSlice
+	for _, l := range document(c) {
+		value, empty := typed(l)
+		if empty {
+			continue
+		}
+		group, name, nested := strings.Cut(l.key, ".")
+		if !nested {
+			root = append(root, yaml.MapItem{Key: l.key, Value: value})
+			continue
+		}
+		if n := len(root); n == 0 || root[n-1].Key != group {
+			root = append(root, yaml.MapItem{Key: group, Value: yaml.MapSlice{}})
+		}
+		last := &root[len(root)-1]
+		last.Value = append(last.Value.(yaml.MapSlice), yaml.MapItem{Key: name, Value: value})
+	}
+	return yaml.NewEncoder(w, yaml.IndentSequence(true)).Encode(root)
+}
+
+func typed(l line) (value any, empty bool) {
+	if l.list {
+		return l.items, len(l.items) == 0
+	}
+	switch lookup(l.key).kind {
+	case kindInteger:
+		n, _ := strconv.ParseInt(l.value, 10, 64)
+		return n, false
+	case kindBool:
+		return l.value == "true", false
+	}
+	return l.value, l.value == ""
+}

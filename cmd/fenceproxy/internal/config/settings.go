@@ -1,0 +1,104 @@
+package config
+
+import (
+	"strings"
+	"time"
+)
+
+// kind is what a setting's value looks like in the file.
+type kind uint8
+
+const (
+	kindText kind = iota
+	kindDuration
+	kindInteger
+	kindSize
+	kindBool
+	kindTexts     // list of texts
+	kindListeners // list of texts or {address, pooled}
+	kindFences    // list of {name, tables}
+)
+
+// setting is one value of the configuration and all the ways to set it. One table keeps file, environment, flags and
+// their documentation together.
+type setting struct {
+	key   string // path in the file; the environment variable is FENCEPROXY_ and the path in capitals with _ for .
+	flag  string // "" for none
+	usage string
+	kind  kind
+	set   func(*Config, string) error // assigns, or appends for a list
+	reset func(*Config)               // lists: empties it, before the first set of a higher precedence
+}
+
+func (s *setting) env() string {
+	return "FENCEPROXY_" + strings.ToUpper(strings.ReplaceAll(s.key, ".", "_"))
+}
+
+func (s *setting) list() bool { return s.reset != nil }
+
+var settings = []setting{
+	{key: "listen", flag: "listen", kind: kindListeners, usage: "address to accept clients on: host:port or the path of a Unix socket; repeatable",
+		set:   func(c *Config, v string) error { return addListener(c, v, false) },
+		reset: func(c *Config) { c.Listen = nil }},
+	{key: "upstream", flag: "upstream", usage: "DSN of the PostgreSQL server that sessions are relayed to",
+		set: func(c *Config, v string) error { _, err := parseUpstream(v); c.Upstream = v; return err }},
+	{key: "control", flag: "control", usage: "DSN with the credentials that raise marks and evict (default: the upstream DSN)",
+		set: func(c *Config, v string) error { c.Control = v; return checkDSN(v) }},
+	{key: "admin", flag: "admin", usage: "address of the admin listener: /metrics, /livez, /readyz (default: none)",
+		set: func(c *Config, v string) error { c.Admin = v; return checkAddress(v) }},
+	{key: "mode", flag: "mode", usage: "enforce, observe or off",
+		set: func(c *Config, v string) error { return setWord(&c.Mode, "mode", modes, v) }},
+	{key: "fences", flag: "fence", kind: kindFences, usage: "NAME=TABLE[,TABLE...]: tables whose writes need the fence's token; repeatable",
+		set: addFence, reset: func(c *Config) { c.Fences = nil }},
+	{key: "bare_token", flag: "bare-token", usage: "fence that a token without a name is meant for (default: the only fence)",
+		set: func(c *Config, v string) error { c.BareToken = v; return nil }},
+	{key: "opaque", flag: "opaque", usage: "code that may write anything, in a session without a token: allow or reject",
+		set: func(c *Config, v string) error { return setWord(&c.Opaque, "policy", opaques, v) }},
+	{key: "opaque_call", flag: "opaque-call", usage: "CALL and DO: guard, allow or reject",
+		set: func(c *Config, v string) error { return setWord(&c.OpaqueCall, "policy", opaqueCalls, v) }},
+	{key: "takeover.grace", flag: "takeover-grace", kind: kindDuration, usage: "how long a raise waits before it ends the backends in its way",
+		set: func(c *Config, v string) error { return setDuration(&c.TakeoverGrace, v, 0, 24*time.Hour) }},
+	{key: "announce.roles", kind: kindTexts, usage: "roles whose sessions may announce a token (default: all)",
+		set:   func(c *Config, v string) error { c.AnnounceRoles = append(c.AnnounceRoles, v); return checkRole(v) },
+		reset: func(c *Config) { c.AnnounceRoles = nil }},
+	{key: "announce.max_jump", kind: kindInteger, usage: "largest distance between a mark and the token announced next",
+		set: func(c *Config, v string) error { return setInteger(&c.AnnounceMaxJump, v, 1, 1<<63-1) }},
+	{key: "allow_role_token", kind: kindBool, usage: "accept a token from ALTER ROLE or ALTER DATABASE ... SET fence.token",
+		set: func(c *Config, v string) error { return setBool(&c.AllowRoleToken, v) }},
+	{key: "harmless_functions", kind: kindTexts, usage: "functions that do not write: name or schema.name",
+		set:   addHarmless,
+		reset: func(c *Config) { c.HarmlessFunctions = nil }},
+	{key: "limits.max_connections", flag: "max-connections", kind: kindInteger, usage: "client sessions at a time",
+		set: func(c *Config, v string) error { return setInteger(&c.Limits.MaxConnections, v, 1, 1_000_000) }},
+	{key: "limits.login_timeout", flag: "login-timeout", kind: kindDuration, usage: "from accept until the session is ready",
+		set: func(c *Config, v string) error { return setDuration(&c.Limits.LoginTimeout, v, time.Second, time.Hour) }},
+	{key: "limits.max_statement_bytes", kind: kindSize, usage: "a longer statement is refused",
+		set: func(c *Config, v string) error { return setSize(&c.Limits.MaxStatementBytes, v, 1<<10, 1<<30) }},
+	{key: "limits.max_parse_bytes", kind: kindSize, usage: "a longer statement is not parsed but guarded for every fence",
+		set: func(c *Config, v string) error { return setSize(&c.Limits.MaxParseBytes, v, 1<<10, 16<<20) }},
+	{key: "limits.cache_bytes", kind: kindSize, usage: "bound of each of the two plan caches",
+		set: func(c *Config, v string) error { return setSize(&c.Limits.CacheBytes, v, 64<<10, 64<<30) }},
+	{key: "replication", usage: "connections that ask for replication: refuse or allow",
+		set: func(c *Config, v string) error { return setWord(&c.Replication, "policy", replications, v) }},
+	{key: "log.level", flag: "log-level", usage: "debug, info, warn or error",
+		set: func(c *Config, v string) error { return setWord(&c.LogLevel, "level", logLevels, v) }},
+	{key: "log.format", flag: "log-format", usage: "json or console",
+		set: func(c *Config, v string) error { return setWord(&c.LogFormat, "format", logFormats, v) }},
+	{key: "shutdown.drain_timeout", flag: "drain-timeout", kind: kindDuration, usage: "how long sessions may finish after the first signal",
+		set: func(c *Config, v string) error { return setDuration(&c.DrainTimeout, v, 0, 24*time.Hour) }},
+}
+
+// pooled is listen in its second form, for flags and environment, where an element cannot be a mapping.
+var pooled = setting{key: "listen_pooled", flag: "listen-pooled", kind: kindListeners,
+	usage: "as --listen, for a listener behind a transaction pooler; repeatable",
+	set:   func(c *Config, v string) error { return addListener(c, v, true) },
+	reset: func(c *Config) { c.Listen = nil }}
+
+func lookup(key string) *setting {
+	for i := range settings {
+		if settings[i].key == key {
+			return &settings[i]
+		}
+	}
+	return nil
+}

@@ -1,0 +1,30 @@
+package logging
+
+import (
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+)
+
+// New is a logger to out. level is debug, info, warn or error; format is json or console.
+func New(out zapcore.WriteSyncer, level, format string) (*zap.Logger, error) {
+	lowest, err := zapcore.ParseLevel(level)
+	if err != nil {
+		return nil, err
+	}
+	c := zapcore.EncoderConfig{
+		TimeKey: "time", LevelKey: "level", NameKey: "logger", MessageKey: "message", StacktraceKey: "stack",
+		LineEnding:     zapcore.DefaultLineEnding,
+		EncodeTime:     zapcore.RFC3339NanoTimeEncoder,
+		EncodeLevel:    zapcore.LowercaseLevelEncoder,
+		EncodeDuration: zapcore.SecondsDurationEncoder,
+	}
+	encoder := zapcore.NewJSONEncoder(c)
+	if format == "console" {
+		c.EncodeTime = zapcore.TimeEncoderOfLayout("15:04:05.000")
+		c.EncodeLevel = zapcore.CapitalLevelEncoder
+		c.EncodeDuration = zapcore.StringDurationEncoder
+		c.ConsoleSeparator = "  "
+		encoder = zapcore.NewConsoleEncoder(c)
+	}
+	return zap.New(zapcore.NewCore(encoder, zapcore.Lock(out), lowest)), nil
+}

@@ -1,0 +1,55 @@
+package metrics
+
+import "github.com/prometheus/client_golang/prometheus"
+
+// Plans is what the analyzer of SQL texts counts by itself.
+type Plans struct {
+	ExactHits, ShapeHits, Misses uint64
+	ExactBytes, ShapeBytes       int64
+	Parses                       uint64
+	ParseSeconds                 float64
+	Failures                     uint64
+}
+
+// plans reads the analyzer's counters when Prometheus asks, so that they cost nothing in between.
+type plans struct {
+	read                      func() Plans
+	lookups, bytes, parseTime *prometheus.Desc
+	parses, failures          *prometheus.Desc
+}
+
+// RegisterPlans exposes an analyzer's counters.
+func (m *Metrics) RegisterPlans(read func() Plans) {
+	desc := func(name, help string, labels ...string) *prometheus.Desc {
+		return prometheus.NewDesc(namespace+"_"+name, help, labels, nil)
+	}
+	m.Registry.MustRegister(&plans{
+		read:      read,
+		lookups:   desc("plan_lookups_total", "Texts looked up, by where their plan was found: the cache of exact texts, the cache of shapes, or the parser (miss).", "result"),
+		bytes:     desc("plan_cache_bytes", "Memory held by the plan caches.", "cache"),
+		parses:    desc("parses_total", "Runs of PostgreSQL's parser."),
+		parseTime: desc("parse_seconds_total", "Time spent in PostgreSQL's parser."),
+		failures:  desc("parse_failures_total", "Texts that could not be read and were treated as writes to every fence."),
+	})
+}
+
+func (p *plans) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{p.lookups, p.bytes, p.parses, p.parseTime, p.failures} {
+		ch <- d
+	}
+}
+
+func (p *plans) Collect(ch chan<- prometheus.Metric) {
+	s := p.read()
+	send := func(d *prometheus.Desc, kind prometheus.ValueType, v float64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, kind, v, labels...)
+	}
+	send(p.lookups, prometheus.CounterValue, float64(s.ExactHits), "exact")
+	send(p.lookups, prometheus.CounterValue, float64(s.ShapeHits), "shape")
+	send(p.lookups, prometheus.CounterValue, float64(s.Misses), "miss")
+	send(p.bytes, prometheus.GaugeValue, float64(s.ExactBytes), "exact")
+	send(p.bytes, prometheus.GaugeValue, float64(s.ShapeBytes), "shape")
+	send(p.parses, prometheus.CounterValue, float64(s.Parses))
+	send(p.parseTime, prometheus.CounterValue, s.ParseSeconds)
+	send(p.failures, prometheus.CounterValue, float64(s.Failures))
+}

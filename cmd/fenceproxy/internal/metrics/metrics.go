@@ -1,0 +1,160 @@
+package metrics
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+)
+
+const (
+	namespace = "fenceproxy"
+	// other takes the place of a label value outside its closed set.
+	other = "other"
+	// none is the fence of a rejection that no single fence is meant by.
+	none = ""
+)
+
+// Metrics are all collectors of a process, in a registry of their own. Safe for concurrent use.
+type Metrics struct {
+	Registry *prometheus.Registry
+	Recorder *Recorder
+
+	sessions       prometheus.Gauge
+	sessionsTotal  prometheus.Counter
+	sessionSeconds prometheus.Histogram
+	refused        *prometheus.CounterVec
+	dialSeconds    prometheus.Histogram
+	dialErrors     prometheus.Counter
+	panics         prometheus.Counter
+	suppressed     prometheus.Counter
+
+	fences       map[string]bool
+	raises       *prometheus.CounterVec
+	raiseFailed  *prometheus.CounterVec
+	raiseWait    prometheus.Histogram
+	raiseWaiting *prometheus.CounterVec
+	evictions    *prometheus.CounterVec
+}
+
+// Build is what the build_info metric says.
+type Build struct {
+	Version, Commit, GoVersion, Schema, Mode string
+}
+
+// New makes the collectors. fences are the names that may become label values.
+func New(b Build, fences []string) *Metrics {
+	r := prometheus.NewRegistry()
+	m := &Metrics{
+		Registry: r,
+		sessions: gauge("sessions", "Client sessions open now."),
+		sessionsTotal: counter("sessions_opened_total",
+			"Client sessions accepted."),
+		sessionSeconds: histogram("session_duration_seconds", "Length of client sessions that have ended.",
+			[]float64{.01, .1, 1, 10, 60, 600, 3600, 86400}),
+		refused: counters("connections_refused_total",
+			"Connections that did not become a session, by reason.", "reason"),
+		dialSeconds: histogram("upstream_dial_seconds", "Time to open a connection to the upstream.",
+			[]float64{.0002, .0005, .001, .002, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10}),
+		dialErrors: counter("upstream_dial_errors_total", "Connections to the upstream that could not be opened."),
+		panics:     counter("panics_total", "Panics caught; each ended one session."),
+		suppressed: counter("log_lines_suppressed_total", "Rejections counted but not logged, to bound the log in a flood."),
+		fences:     make(map[string]bool, len(fences)),
+		raises:     counters("raises_total", "Marks raised by this proxy: a takeover each.", "fence"),
+		raiseFailed: counters("raise_failures_total",
+			"Raises that failed, by fence and SQLSTATE.", "fence", "code"),
+		raiseWait: histogram("raise_wait_seconds", "Time a raise waited until transactions under the older token had ended.",
+			[]float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 15, 30, 60}),
+		raiseWaiting: counters("raise_overdue_total",
+			"Times that a raise was found still waiting for other backends.", "fence"),
+		evictions: counters("evictions_total", "Backends ended because they stood in the way of a raise.", "fence"),
+	}
+	for _, f := range fences {
+		m.fences[f] = true
+		// A fence's counters exist from the start: rate() of a counter that appears with its first event misses it.
+		m.raises.WithLabelValues(f)
+		m.evictions.WithLabelValues(f)
+	}
+	m.Recorder = newRecorder(m)
+	info := prometheus.NewGauge(prometheus.GaugeOpts{Namespace: namespace, Name: "build_info",
+		Help: "Always 1; the labels say what is running.",
+		ConstLabels: prometheus.Labels{"version": b.Version, "commit": b.Commit, "goversion": b.GoVersion,
+			"schema": b.Schema, "mode": b.Mode}})
+	info.Set(1)
+	r.MustRegister(info, m.sessions, m.sessionsTotal, m.sessionSeconds, m.refused, m.dialSeconds, m.dialErrors, m.panics,
+		m.suppressed, m.raises, m.raiseFailed, m.raiseWait, m.raiseWaiting, m.evictions,
+		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	m.Recorder.register(r)
+	return m
+}
+
+// fence bounds the label: a name that is not configured may come from a client.
+func (m *Metrics) fence(name string) string {
+	if name == none || m.fences[name] {
+		return name
+	}
+	return other
+}
+
+// SessionOpened counts a session; SessionClosed must follow.
+func (m *Metrics) SessionOpened() {
+	m.sessions.Inc()
+	m.sessionsTotal.Inc()
+}
+
+// SessionClosed ends what SessionOpened began.
+func (m *Metrics) SessionClosed(lasted time.Duration) {
+	m.sessions.Dec()
+	m.sessionSeconds.Observe(lasted.Seconds())
+}
+
+// ConnectionRefused counts a connection that did not become a session. reason is a word of this program.
+func (m *Metrics) ConnectionRefused(reason string) { m.refused.WithLabelValues(reason).Inc() }
+
+// Dialled counts an attempt to reach the upstream.
+func (m *Metrics) Dialled(took time.Duration, err error) {
+	if err != nil {
+		m.dialErrors.Inc()
+		return
+	}
+	m.dialSeconds.Observe(took.Seconds())
+}
+
+// Panicked counts a panic that was caught.
+func (m *Metrics) Panicked() { m.panics.Inc() }
+
+// Suppressed counts rejections that were not logged.
+func (m *Metrics) Suppressed(n int) { m.suppressed.Add(float64(n)) }
+
+// Raised counts a mark that this proxy raised.
+func (m *Metrics) Raised(fence string, waited time.Duration) {
+	m.raises.WithLabelValues(m.fence(fence)).Inc()
+	m.raiseWait.Observe(waited.Seconds())
+}
+
+// RaiseFailed counts a raise that gave up.
+func (m *Metrics) RaiseFailed(fence, code string) {
+	m.raiseFailed.WithLabelValues(m.fence(fence), boundCode(code)).Inc()
+}
+
+// RaiseWaiting counts a look at a raise that still waits.
+func (m *Metrics) RaiseWaiting(fence string) { m.raiseWaiting.WithLabelValues(m.fence(fence)).Inc() }
+
+// Evicted counts a backend that was ended.
+func (m *Metrics) Evicted(fence string) { m.evictions.WithLabelValues(m.fence(fence)).Inc() }
+
+func gauge(name, help string) prometheus.Gauge {
+	return prometheus.NewGauge(prometheus.GaugeOpts{Namespace: namespace, Name: name, Help: help})
+}
+
+func counter(name, help string) prometheus.Counter {
+	return prometheus.NewCounter(prometheus.CounterOpts{Namespace: namespace, Name: name, Help: help})
+}
+
+func counters(name, help string, labels ...string) *prometheus.CounterVec {
+	return prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: namespace, Name: name, Help: help}, labels)
+}
+
+func histogram(name, help string, buckets []float64) prometheus.Histogram {
+	return prometheus.NewHistogram(prometheus.HistogramOpts{Namespace: namespace, Name: name, Help: help, Buckets: buckets})
+}
