@@ -319,3 +319,28 @@ func TestUpstreamAddress(t *testing.T) {
 		}
 	}
 }
+
+// The page for users shows a complete file; it must load, and hold every setting.
+func TestDocumentedFile(t *testing.T) {
+	page, err := os.ReadFile("../../../../docs/configuration.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(page), "```yaml\n")
+	text, _, _ := strings.Cut(rest, "```")
+	if _, _, err := load(t, text, nil); err != nil {
+		t.Error(err)
+	}
+	for _, s := range settings {
+		if !strings.Contains(string(page), "| `"+s.key+"` |") {
+			t.Errorf("%s is not in the table of settings", s.key)
+		}
+		if s.flag != "" && !strings.Contains(string(page), "`--"+s.flag) {
+			t.Errorf("--%s is not in the table of settings", s.flag)
+		}
+		name := s.key[strings.LastIndexByte(s.key, '.')+1:]
+		if !strings.Contains(text, name+":") {
+			t.Errorf("%s is not in the complete file", s.key)
+		}
+	}
+}
