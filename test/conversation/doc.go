@@ -22,6 +22,14 @@
 //	<late    through the proxy when somebody else raised, so that only the database knows
 //
 // Tokens stand in braces and grow from run to run, since marks never go down; {name} is text given by `let name = text`
-// at the head of the file. `other SQL` is a statement of somebody else, directly. `raise {n}` is another session that
-// presents a token; `raise& {n}` starts one that must wait, and `raised` says that it must have returned by then.
+// at the head of the file. Replies before the first step are those to the startup packet, without what tells of the
+// session (R, S, K). What others do meanwhile:
+//
+//	before {n}   somebody presents a token before the session starts
+//	raise {n}    somebody presents a token and is let in
+//	raise& {n}   the same, started only; it may have to wait
+//	waiting      that one now waits in PostgreSQL
+//	raised       and must have been let in by now
+//	hold {n}     another session writes under a token and keeps its transaction open; `release` commits it
+//	other SQL    a statement of somebody who came directly
 package conversation

@@ -2,6 +2,7 @@ package conversation
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -23,26 +24,28 @@ func (r Route) Enforced() bool { return r == Early || r == Late }
 type Script struct {
 	Name    string
 	Session []string // startup parameters: name, value, ...; values may hold {n}
+	Before  []string // tokens presented by others before the session starts
+	Opening map[string]string
 	Steps   []Step
 }
 
 // Step is one action and, for messages, the replies wanted by label.
 type Step struct {
 	Line int
-	Verb string   // "send", "raise", "raise&", "raised", "other"
+	Verb string   // "send", or the first word of another line
 	Send []string // messages, one per line, for "send"
 	Arg  string
 	Want map[string]string // "", "direct", "proxy", "early", "late" → replies
 }
 
-// Expected is the reply that a route must see, and whether it must equal the direct one byte for byte.
-func (s Step) Expected(r Route) (want string, asDirect bool) {
+// Expected picks the replies that a route must see, and says whether they must equal the direct ones byte for byte.
+func Expected(wants map[string]string, r Route) (want string, asDirect bool) {
 	labels := []string{"direct", ""}
 	if r.Enforced() {
 		labels = []string{string(r), "proxy", ""}
 	}
 	for _, label := range labels {
-		if want, ok := s.Want[label]; ok {
+		if want, ok := wants[label]; ok {
 			return want, label == "" || label == "direct"
 		}
 	}
@@ -104,6 +107,10 @@ func (s *Script) addStep(line int, word, rest string) error {
 	if len(s.Steps) > 0 {
 		last = &s.Steps[len(s.Steps)-1]
 	}
+	if word == "before" {
+		s.Before = append(s.Before, rest)
+		return nil
+	}
 	switch {
 	case word == ">":
 		if last == nil || last.Verb != "send" || last.Want != nil {
@@ -112,11 +119,17 @@ func (s *Script) addStep(line int, word, rest string) error {
 		}
 		last.Send = append(last.Send, rest)
 	case strings.HasPrefix(word, "<"):
-		if last == nil || last.Verb != "send" {
+		var wants *map[string]string
+		switch {
+		case last == nil:
+			wants = &s.Opening
+		case last.Verb == "send":
+			wants = &last.Want
+		default:
 			return fmt.Errorf("a reply without a message")
 		}
-		if last.Want == nil {
-			last.Want = map[string]string{}
+		if *wants == nil {
+			*wants = map[string]string{}
 		}
 		label := word[1:]
 		switch label {
@@ -124,11 +137,11 @@ func (s *Script) addStep(line int, word, rest string) error {
 		default:
 			return fmt.Errorf("unknown label %q", label)
 		}
-		if _, twice := last.Want[label]; twice {
+		if _, twice := (*wants)[label]; twice {
 			return fmt.Errorf("second reply for %q", label)
 		}
-		last.Want[label] = rest
-	case word == "raise", word == "raise&", word == "raised", word == "other":
+		(*wants)[label] = rest
+	case slices.Contains([]string{"raise", "raise&", "raised", "waiting", "hold", "release", "other"}, word):
 		s.Steps = append(s.Steps, Step{Line: line, Verb: word, Arg: rest})
 	default:
 		return fmt.Errorf("unknown word %q", word)
