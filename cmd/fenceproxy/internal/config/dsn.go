@@ -20,11 +20,12 @@ type Upstream struct {
 // checkDSN says whether a DSN can be read, never repeating it.
 func checkDSN(dsn string) error {
 	_, err := pgconn.ParseConfig(dsn)
-	return dsnError(err)
+	return DSNError(err)
 }
 
-// dsnError drops the DSN, which pgx repeats with its password hidden only as far as it can tell where that is.
-func dsnError(err error) error {
+// DSNError is an error of pgx's parser without the DSN, in which pgx hides the password only as far as it can tell where
+// that is.
+func DSNError(err error) error {
 	if err == nil {
 		return nil
 	}
@@ -38,7 +39,7 @@ func dsnError(err error) error {
 func parseUpstream(dsn string) (Upstream, error) {
 	cfg, err := pgconn.ParseConfig(dsn)
 	if err != nil {
-		return Upstream{}, dsnError(err)
+		return Upstream{}, DSNError(err)
 	}
 	// prefer and allow carry a plain-text alternative; require and verify-* do not. A session must never go in plain
 	// text where the DSN demands TLS.

@@ -1,8 +1,6 @@
 package metrics
 
 import (
-	"time"
-
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 )
@@ -23,7 +21,9 @@ type Metrics struct {
 	sessions       prometheus.Gauge
 	sessionsTotal  prometheus.Counter
 	sessionSeconds prometheus.Histogram
+	ended          *prometheus.CounterVec
 	refused        *prometheus.CounterVec
+	cancels        *prometheus.CounterVec
 	dialSeconds    prometheus.Histogram
 	dialErrors     prometheus.Counter
 	panics         prometheus.Counter
@@ -52,8 +52,10 @@ func New(b Build, fences []string) *Metrics {
 			"Client sessions accepted."),
 		sessionSeconds: histogram("session_duration_seconds", "Length of client sessions that have ended.",
 			[]float64{.01, .1, 1, 10, 60, 600, 3600, 86400}),
+		ended: counters("sessions_ended_total", "Client sessions that have ended, by reason.", "reason"),
 		refused: counters("connections_refused_total",
 			"Connections that did not become a session, by reason.", "reason"),
+		cancels: counters("cancels_total", "Cancel requests, by whether they were passed on.", "relayed"),
 		dialSeconds: histogram("upstream_dial_seconds", "Time to open a connection to the upstream.",
 			[]float64{.0002, .0005, .001, .002, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10}),
 		dialErrors: counter("upstream_dial_errors_total", "Connections to the upstream that could not be opened."),
@@ -81,7 +83,7 @@ func New(b Build, fences []string) *Metrics {
 		ConstLabels: prometheus.Labels{"version": b.Version, "commit": b.Commit, "goversion": b.GoVersion,
 			"schema": b.Schema, "mode": b.Mode}})
 	info.Set(1)
-	r.MustRegister(info, m.sessions, m.sessionsTotal, m.sessionSeconds, m.refused, m.dialSeconds, m.dialErrors, m.panics,
+	r.MustRegister(info, m.sessions, m.sessionsTotal, m.sessionSeconds, m.ended, m.refused, m.cancels, m.dialSeconds, m.dialErrors, m.panics,
 		m.suppressed, m.raises, m.raiseFailed, m.raiseWait, m.raiseWaiting, m.evictions,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	m.Recorder.register(r)
@@ -96,52 +98,8 @@ func (m *Metrics) fence(name string) string {
 	return other
 }
 
-// SessionOpened counts a session; SessionClosed must follow.
-func (m *Metrics) SessionOpened() {
-	m.sessions.Inc()
-	m.sessionsTotal.Inc()
-}
-
-// SessionClosed ends what SessionOpened began.
-func (m *Metrics) SessionClosed(lasted time.Duration) {
-	m.sessions.Dec()
-	m.sessionSeconds.Observe(lasted.Seconds())
-}
-
-// ConnectionRefused counts a connection that did not become a session. reason is a word of this program.
-func (m *Metrics) ConnectionRefused(reason string) { m.refused.WithLabelValues(reason).Inc() }
-
-// Dialled counts an attempt to reach the upstream.
-func (m *Metrics) Dialled(took time.Duration, err error) {
-	if err != nil {
-		m.dialErrors.Inc()
-		return
-	}
-	m.dialSeconds.Observe(took.Seconds())
-}
-
-// Panicked counts a panic that was caught.
-func (m *Metrics) Panicked() { m.panics.Inc() }
-
 // Suppressed counts rejections that were not logged.
 func (m *Metrics) Suppressed(n int) { m.suppressed.Add(float64(n)) }
-
-// Raised counts a mark that this proxy raised.
-func (m *Metrics) Raised(fence string, waited time.Duration) {
-	m.raises.WithLabelValues(m.fence(fence)).Inc()
-	m.raiseWait.Observe(waited.Seconds())
-}
-
-// RaiseFailed counts a raise that gave up.
-func (m *Metrics) RaiseFailed(fence, code string) {
-	m.raiseFailed.WithLabelValues(m.fence(fence), boundCode(code)).Inc()
-}
-
-// RaiseWaiting counts a look at a raise that still waits.
-func (m *Metrics) RaiseWaiting(fence string) { m.raiseWaiting.WithLabelValues(m.fence(fence)).Inc() }
-
-// Evicted counts a backend that was ended.
-func (m *Metrics) Evicted(fence string) { m.evictions.WithLabelValues(m.fence(fence)).Inc() }
 
 func gauge(name, help string) prometheus.Gauge {
 	return prometheus.NewGauge(prometheus.GaugeOpts{Namespace: namespace, Name: name, Help: help})

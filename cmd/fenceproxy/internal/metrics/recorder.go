@@ -36,8 +36,6 @@ type Recorder struct {
 // verbCounters are the counters of a verb by effect, and whether it was fenced.
 type verbCounters [rewrite.EffectUnknown + 1][2]atomic.Pointer[prometheus.Counter]
 
-var effectNames = [rewrite.EffectUnknown + 1]string{"none", "lock", "write", "opaque", "unknown"}
-
 var guardNames = [relay.GuardSkipped + 1]string{"fast", "slow", "session", "skipped"}
 
 var byNames = [relay.ByShadow + 1]string{"database", "proxy", "shadow"}
@@ -107,7 +105,7 @@ func (r *Recorder) addCell(verb string, effect rewrite.Effect, fenced bool) *pro
 	if (*r.verbs.Load())[verb] == nil {
 		verb = other
 	}
-	c := r.statements.WithLabelValues(verb, effectNames[min(effect, rewrite.EffectUnknown)], strconv.FormatBool(fenced))
+	c := r.statements.WithLabelValues(verb, min(effect, rewrite.EffectUnknown).String(), strconv.FormatBool(fenced))
 	return &c
 }
 

@@ -1,0 +1,152 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+
+	"github.com/fenceproxy/fenceproxy/cmd/fenceproxy/internal/config"
+	"github.com/fenceproxy/fenceproxy/rewrite"
+)
+
+// maxExplain bounds what is read from standard input.
+const maxExplain = 64 << 20
+
+// explained is the plan of a text, for people and for JSON.
+type explained struct {
+	Failure    string               `json:"failure,omitempty"`
+	Statements []explainedStatement `json:"statements"`
+}
+
+type explainedStatement struct {
+	Line     int      `json:"line"` // of the statement's first token, from 1
+	Column   int      `json:"column"`
+	Verb     string   `json:"verb"`
+	Kind     string   `json:"kind"`
+	Effect   string   `json:"effect"`
+	Fences   []string `json:"fences"`
+	Action   string   `json:"action"`
+	Refusal  string   `json:"refusal,omitempty"`  // SQLSTATE
+	Injected string   `json:"injected,omitempty"` // SQL of the simple protocol; the extended protocol runs the same guard
+}
+
+func newExplain() *cobra.Command {
+	var file string
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "explain [flags] ['SQL']",
+		Short: "Show what the proxy would do with a statement",
+		Long: `explain reads SQL from its argument, or from standard input, and shows for each statement
+what the proxy takes it for, which fences it writes, and what would be put in front of it.
+It needs no database and sends nothing anywhere.
+
+The column fences lists what the statement writes as far as the text tells. An effect of
+"opaque" means that it calls code which may write anything.`,
+		Example: `  fenceproxy explain --fence billing=invoices,payments "UPDATE invoices SET paid = true"
+  fenceproxy explain --config fenceproxy.yaml --json < migration.sql`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 1 {
+				return usageError(cmd, errors.New("more than one text: put the SQL in quotes"))
+			}
+			return nil
+		},
+	}
+	flags := config.AddFlags(cmd.Flags(), "fences", "mode", "bare_token", "opaque", "opaque_call")
+	cmd.Flags().StringVar(&file, "config", os.Getenv("FENCEPROXY_CONFIG"), "configuration file")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		c, _, err := config.Load(config.Source{File: file, Environment: os.Environ(), Flags: flags, Partial: true})
+		if err != nil {
+			return wrongConfig(err)
+		}
+		sql, err := explainText(cmd.InOrStdin(), args)
+		if err != nil {
+			return err
+		}
+		result, err := explain(c, sql)
+		if err != nil {
+			return wrongConfig(err)
+		}
+		if asJSON {
+			return printJSON(cmd.OutOrStdout(), result)
+		}
+		return result.write(cmd.OutOrStdout())
+	}
+	return cmd
+}
+
+func explainText(in io.Reader, args []string) ([]byte, error) {
+	if len(args) == 1 && args[0] != "-" {
+		return []byte(args[0]), nil
+	}
+	sql, err := io.ReadAll(io.LimitReader(in, maxExplain+1))
+	if err != nil {
+		return nil, err
+	}
+	if len(sql) > maxExplain {
+		return nil, fmt.Errorf("standard input holds more than %d bytes", maxExplain)
+	}
+	return sql, nil
+}
+
+func explain(c *config.Config, sql []byte) (*explained, error) {
+	analyzer, err := rewrite.NewAnalyzer(c.Rewrite())
+	if err != nil {
+		return nil, err
+	}
+	var scratch rewrite.Scratch
+	a := analyzer.Analyze(&scratch, sql, rewrite.Settings{})
+	result := &explained{Failure: a.Failure, Statements: []explainedStatement{}}
+	for i := range a.Statements {
+		st := &a.Statements[i]
+		if st.Kind == rewrite.KindEmpty {
+			continue
+		}
+		e := explainedStatement{Verb: st.Verb, Kind: st.Kind.String(), Effect: st.Effect.String(), Fences: []string{}}
+		if i < len(a.Starts) {
+			e.Line, e.Column = place(sql, int(a.Starts[i]))
+		}
+		for f, name := range c.FenceNames() {
+			if st.Fences.Has(f) {
+				e.Fences = append(e.Fences, name)
+			}
+		}
+		decide(c, st, &e)
+		result.Statements = append(result.Statements, e)
+	}
+	return result, nil
+}
+
+// place is a byte offset as line and column, counted in characters from 1.
+func place(sql []byte, offset int) (line, column int) {
+	before := sql[:min(offset, len(sql))]
+	start := bytes.LastIndexByte(before, '\n') + 1
+	return bytes.Count(before, []byte{'\n'}) + 1, utf8.RuneCount(before[start:]) + 1
+}
+
+func (e *explained) write(w io.Writer) error {
+	if e.Failure != "" {
+		fmt.Fprintf(w, "The text cannot be read (%s): it is taken for a write to every fence.\n\n", e.Failure)
+	}
+	t := table{heads: []string{"at", "statement", "kind", "effect", "fences", "action"}}
+	for _, s := range e.Statements {
+		t.add(fmt.Sprintf("%d:%d", s.Line, s.Column), s.Verb, s.Kind, s.Effect, strings.Join(s.Fences, ", "), s.Action)
+	}
+	if err := t.write(w); err != nil {
+		return err
+	}
+	for _, s := range e.Statements {
+		if s.Injected != "" {
+			if _, err := fmt.Fprintf(w, "\nin front of %d:%d:\n  %s;\n", s.Line, s.Column, s.Injected); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,76 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/fenceproxy/fenceproxy/cmd/fenceproxy/internal/config"
+	"github.com/fenceproxy/fenceproxy/rewrite"
+	"github.com/fenceproxy/fenceproxy/tokens"
+)
+
+// decide says in words what the session engine does with a statement. The engine decides with more knowledge: the
+// session's token, what it prepared earlier, and what was guarded earlier in the transaction.
+func decide(c *config.Config, st *rewrite.Statement, e *explainedStatement) {
+	action, code, fences, session := enforced(c, st, e.Fences)
+	switch c.Mode {
+	case config.ModeOff:
+		e.Action = "forward (mode off)"
+		return
+	case config.ModeObserve:
+		e.Action = "forward (mode observe); enforce would: " + action
+		return
+	}
+	e.Action, e.Refusal = action, code
+	switch {
+	case code != "":
+	case session:
+		e.Injected = string(tokens.AppendGuardSession(nil, c.BareFence(), c.Opaque == config.OpaqueAllow))
+	case len(fences) > 0:
+		e.Injected = string(tokens.AppendGuard(nil, fences, c.BareFence()))
+	}
+}
+
+// enforced is what mode enforce does: the action, the SQLSTATE if it always refuses, and the fences of the guard, or
+// session for a guard of all that the session has tokens for.
+func enforced(c *config.Config, st *rewrite.Statement, written []string) (action, code string, fences []string, session bool) {
+	isCall := st.Kind == rewrite.KindCall || st.Kind == rewrite.KindDo
+	switch {
+	case st.Refuse != nil:
+		return fmt.Sprintf("refuse with %s: %s", st.Refuse.Code, st.Refuse.Message), st.Refuse.Code, nil, false
+	case isCall && c.OpaqueCall == config.OpaqueCallReject:
+		return "refuse with " + tokens.CodeNotAllowed + " (opaque_call: reject)", tokens.CodeNotAllowed, nil, false
+	case st.Kind == rewrite.KindPrepare:
+		return "forward; EXECUTE is checked as this statement", "", nil, false
+	case st.Kind == rewrite.KindExecute:
+		return "check as the statement that was prepared", "", nil, false
+	case st.Kind == rewrite.KindSetToken:
+		return "raise the mark to the token, then forward", "", nil, false
+	case st.Kind == rewrite.KindNoBlock:
+		return "forward; no guard can run in front of it", "", nil, false
+	}
+	switch st.Effect {
+	case rewrite.EffectUnknown:
+		return "guard every fence, then forward", "", c.FenceNames(), false
+	case rewrite.EffectOpaque:
+		if isCall && c.OpaqueCall == config.OpaqueCallAllow && len(written) == 0 {
+			return "forward (opaque_call: allow)", "", nil, false
+		}
+		without := "forward"
+		if c.Opaque == config.OpaqueReject {
+			without = "refuse with " + tokens.CodeRequired
+		}
+		if len(written) > 0 {
+			return guardText(written) + " and the session's other fences, then forward", "", written, false
+		}
+		return "with a token: guard the session's fences, then forward; without one: " + without, "", nil, true
+	case rewrite.EffectWrite:
+		if len(written) > 0 {
+			return guardText(written) + ", then forward", "", written, false
+		}
+	}
+	return "forward", "", nil, false
+}
+
+func guardText(fences []string) string { return "guard " + strings.Join(fences, ", ") }
+

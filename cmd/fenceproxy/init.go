@@ -1,0 +1,186 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/spf13/cobra"
+
+	"github.com/fenceproxy/fenceproxy/cmd/fenceproxy/internal/config"
+	"github.com/fenceproxy/fenceproxy/tokens"
+)
+
+// initOptions are the flags of init.
+type initOptions struct {
+	dsn       string
+	file      string
+	print     bool
+	uninstall bool
+	yes       bool
+}
+
+func newInit() *cobra.Command {
+	var o initOptions
+	cmd := &cobra.Command{
+		Use:   "init",
+		Short: "Install, upgrade or remove the fence schema",
+		Long: `init puts the schema "fence" and its roles into the database, or upgrades them. Run again, it
+changes nothing. It says what it changed, and which GRANTs the control role still needs.
+
+The role of --dsn owns the database and has CREATEROLE, or is a superuser; with --print the
+SQL is printed instead, for a DBA to run, and no database is needed. With --config the role
+of the configuration's control DSN is the one whose rights are checked.
+
+--uninstall removes everything, marks included. It asks first, unless --yes is given.`,
+		Example: `  fenceproxy init --dsn postgres://postgres@db/app
+  fenceproxy init --print > fence.sql
+  fenceproxy init --dsn postgres://postgres@db/app --config fenceproxy.yaml
+  fenceproxy init --dsn postgres://postgres@db/app --uninstall --yes`,
+		Args: noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			switch {
+			case o.print && o.uninstall:
+				_, err := io.WriteString(cmd.OutOrStdout(), tokens.UninstallSQL())
+				return err
+			case o.print:
+				_, err := io.WriteString(cmd.OutOrStdout(), tokens.InstallSQL())
+				return err
+			case o.yes && !o.uninstall:
+				return usageError(cmd, errors.New("--yes goes with --uninstall"))
+			}
+			return runInit(cmd, &o)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.dsn, "dsn", "", "DSN of the database (default: PGHOST, PGDATABASE, PGUSER, ... as for psql)")
+	f.StringVar(&o.file, "config", os.Getenv("FENCEPROXY_CONFIG"), "configuration file, for its control role")
+	f.BoolVar(&o.print, "print", false, "print the SQL instead of running it")
+	f.BoolVar(&o.uninstall, "uninstall", false, "remove the schema and its roles")
+	f.BoolVar(&o.yes, "yes", false, "do not ask before --uninstall")
+	return cmd
+}
+
+func runInit(cmd *cobra.Command, o *initOptions) error {
+	role, err := controlRole(o.file)
+	if err != nil {
+		return err
+	}
+	ctx, out := cmd.Context(), cmd.OutOrStdout()
+	conn, err := connect(ctx, o.dsn)
+	if err != nil {
+		return err
+	}
+	defer conn.Close(context.Background())
+	where := conn.Config().Database
+	if err := conn.QueryRow(ctx, "SELECT pg_catalog.current_database()::text").Scan(&where); err != nil {
+		return err
+	}
+	if o.uninstall {
+		return uninstall(cmd, conn, where, o.yes)
+	}
+	report, err := tokens.Install(ctx, conn)
+	if err != nil {
+		return fmt.Errorf("database %s: %w", where, err)
+	}
+	printReport(out, where, report)
+	return printGrants(ctx, out, conn, role)
+}
+
+// controlRole is the user of a configuration's control DSN; "" without a configuration.
+func controlRole(file string) (string, error) {
+	if file == "" {
+		return "", nil
+	}
+	c, _, err := config.Load(config.Source{File: file, Environment: os.Environ(), Partial: true})
+	if err != nil {
+		return "", wrongConfig(err)
+	}
+	if c.ControlDSN() == "" {
+		return "", nil
+	}
+	parsed, err := pgx.ParseConfig(c.ControlDSN())
+	if err != nil {
+		return "", wrongConfig(config.DSNError(err))
+	}
+	return parsed.User, nil
+}
+
+func printReport(out io.Writer, where string, r tokens.Report) {
+	if len(r.Changes) == 0 {
+		fmt.Fprintf(out, "database %s: nothing to do, schema fence has version %d\n", where, r.To)
+		return
+	}
+	fmt.Fprintf(out, "database %s:\n", where)
+	for _, change := range r.Changes {
+		fmt.Fprintf(out, "  %s\n", change)
+	}
+	for _, left := range r.Left {
+		fmt.Fprintf(out, "  left: %s\n", left)
+	}
+}
+
+// printGrants lists what a DBA has to add for the control role, the role of the DSN when none is configured.
+func printGrants(ctx context.Context, out io.Writer, conn *pgx.Conn, role string) error {
+	if role == "" {
+		role = conn.Config().User
+	}
+	var exists bool
+	if err := conn.QueryRow(ctx, "SELECT EXISTS (SELECT FROM pg_catalog.pg_roles WHERE rolname = $1)", role).Scan(&exists); err != nil {
+		return err
+	}
+	if !exists {
+		_, err := fmt.Fprintf(out, "control role %s does not exist yet; create it and run init again\n", role)
+		return err
+	}
+	grants, err := tokens.MissingGrants(ctx, conn, role)
+	if err != nil {
+		return err
+	}
+	if len(grants) == 0 {
+		_, err := fmt.Fprintf(out, "control role %s has all the rights it needs\n", role)
+		return err
+	}
+	_, err = fmt.Fprintf(out, "control role %s needs more rights; a DBA runs:\n  %s\n", role, strings.Join(grants, "\n  "))
+	return err
+}
+
+func uninstall(cmd *cobra.Command, conn *pgx.Conn, where string, yes bool) error {
+	installed, err := tokens.InstalledVersion(cmd.Context(), conn)
+	if err != nil {
+		return err
+	}
+	if installed == 0 {
+		_, err := fmt.Fprintf(cmd.OutOrStdout(), "database %s: nothing to do, there is no fence schema\n", where)
+		return err
+	}
+	if !yes {
+		if err := confirm(cmd, where); err != nil {
+			return err
+		}
+	}
+	report, err := tokens.Uninstall(cmd.Context(), conn)
+	if err != nil {
+		return fmt.Errorf("database %s: %w", where, err)
+	}
+	printReport(cmd.OutOrStdout(), where, report)
+	return nil
+}
+
+// confirm wants the database's name, which nobody types without reading the question.
+func confirm(cmd *cobra.Command, where string) error {
+	fmt.Fprintf(cmd.ErrOrStderr(), "This removes all marks of database %s: old tokens could write again, and fenced writes through a proxy fail.\nType the name of the database to go on: ", where)
+	answer, err := bufio.NewReader(cmd.InOrStdin()).ReadString('\n')
+	if err != nil && !errors.Is(err, io.EOF) {
+		return err
+	}
+	if strings.TrimSpace(answer) != where {
+		return refused(errors.New("not confirmed, nothing was removed"))
+	}
+	return nil
+}
