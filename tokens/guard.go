@@ -1,0 +1,106 @@
+package tokens
+
+import "strconv"
+
+// LockClass is the first half of every fence's advisory lock key ("FENC"); the second is Mark.ID.
+const LockClass int32 = 1178947139
+
+// Mark is the highest token ever raised for a fence.
+type Mark struct {
+	ID    int32 // unique among the marks of a database, never reused
+	Name  string
+	Token Token
+}
+
+// The guard for the extended protocol, in its fast form: two statements, each with its own Bind and Execute, in the
+// order Bind lock, Execute lock, Bind read, Execute read. A SELECT takes its snapshot at Bind, and the read's must be
+// newer than the lock (postgres.c exec_bind_message).
+//
+// GuardReadSQL decides by itself only when everything agrees: mark, name, the session's own raw text, and that this text
+// holds the token. Whatever differs, a missing row too, goes to fence.guard, which knows the truth or the error. One text
+// column: the raw text checked.
+const (
+	GuardLockSQL = "SELECT pg_catalog.pg_advisory_xact_lock_shared(1178947139, $1::pg_catalog.int4)" // $1 Mark.ID
+
+	// $1 int4 Mark.ID, $2 text fence, $3 text raw, $4 int8 epoch, $5 int8 counter, $6 text fence of bare tokens, '' for none
+	GuardReadSQL = "SELECT COALESCE((SELECT $3::pg_catalog.text FROM fence.mark AS m" +
+		" WHERE m.id OPERATOR(pg_catalog.=) $1::pg_catalog.int4 AND m.name OPERATOR(pg_catalog.=) $2::pg_catalog.text" +
+		" AND m.token OPERATOR(pg_catalog.=) $5::pg_catalog.int8 AND m.epoch OPERATOR(pg_catalog.=) $4::pg_catalog.int8" +
+		" AND pg_catalog.current_setting('fence.token', true) OPERATOR(pg_catalog.=) $3" +
+		" AND (m.xmax OPERATOR(pg_catalog.=) '0'::pg_catalog.xid OR pg_catalog.current_setting('transaction_isolation') OPERATOR(pg_catalog.=) 'read committed')" +
+		" AND (CASE WHEN $6::pg_catalog.text OPERATOR(pg_catalog.=) $2 AND $4 OPERATOR(pg_catalog.=) 0 AND $3 OPERATOR(pg_catalog.=) $5::pg_catalog.text THEN true" +
+		" ELSE pg_catalog.strpos(" + readList + ", ',' OPERATOR(pg_catalog.||) $2 OPERATOR(pg_catalog.||) '=' OPERATOR(pg_catalog.||) " + readItem + ") OPERATOR(pg_catalog.>) 0" +
+		" OR $6 OPERATOR(pg_catalog.=) $2 AND pg_catalog.strpos(" + readList + ", ',' OPERATOR(pg_catalog.||) " + readItem + ") OPERATOR(pg_catalog.>) 0 END))" +
+		", fence.guard(ARRAY[$2], $6))"
+
+	readList = "',' OPERATOR(pg_catalog.||) $3 OPERATOR(pg_catalog.||) ','"
+	readItem = "(CASE WHEN $4 OPERATOR(pg_catalog.=) 0 THEN '' ELSE $4::pg_catalog.text OPERATOR(pg_catalog.||) '.' END OPERATOR(pg_catalog.||) $5::pg_catalog.text OPERATOR(pg_catalog.||) ',')"
+)
+
+// The other forms, one statement each; they lock, read and compare in the database. Both return one text column: the
+// session's raw token text (” or NULL when absent, which only a tokenless guard of the session can return).
+const (
+	GuardSQL        = "SELECT fence.guard($1::pg_catalog.text[], $2::pg_catalog.text)"       // $1 fences, $2 fence of bare tokens, '' for none
+	GuardSessionSQL = "SELECT fence.guard_session($1::pg_catalog.text, $2::pg_catalog.bool)" // every fence the session has a token for; $2: having none is allowed
+)
+
+// SessionQuestionSQL asks a session who it is: one row of text columns: fence.token as it stands (NULL if absent),
+// database, system identifier, 't' in recovery or 'f', session user.
+const SessionQuestionSQL = "SELECT pg_catalog.current_setting('fence.token', true), pg_catalog.current_database()::pg_catalog.text," +
+	" (SELECT s.system_identifier::pg_catalog.text FROM pg_catalog.pg_control_system() AS s)," +
+	" CASE WHEN pg_catalog.pg_is_in_recovery() THEN 't' ELSE 'f' END, session_user::pg_catalog.text"
+
+// The builders append the guard for the simple protocol: one statement on one line, without a semicolon, with one
+// result of one row. ASCII without backslashes, so it means the same under any client_encoding and any
+// standard_conforming_strings. Fence names must be valid (ValidName).
+
+// AppendFastGuard appends the fast form for one fence. raw is the session's token text as the caller knows it and t what
+// it holds for the fence.
+func AppendFastGuard(dst []byte, m Mark, raw string, t Token, bare string) []byte {
+	if !spliceable(raw) {
+		return AppendGuard(dst, []string{m.Name}, bare)
+	}
+	dst = append(dst, "SELECT fence.guard1("...)
+	dst = append(appendLiteral(dst, m.Name), ',')
+	dst = append(strconv.AppendInt(dst, int64(m.ID), 10), ',')
+	dst = append(appendLiteral(dst, raw), ',')
+	dst = append(strconv.AppendInt(dst, t.Epoch, 10), ',')
+	dst = append(strconv.AppendInt(dst, t.Counter, 10), ',')
+	return append(appendLiteral(dst, bare), ')')
+}
+
+// AppendGuard appends the guard for any number of fences, at least one.
+func AppendGuard(dst []byte, fences []string, bare string) []byte {
+	dst = append(dst, "SELECT fence.guard(ARRAY["...)
+	for i, f := range fences {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		dst = appendLiteral(dst, f)
+	}
+	return append(appendLiteral(append(dst, "],"...), bare), ')')
+}
+
+// AppendGuardSession appends the guard for every fence that the session has a token for. tokenless: having none passes.
+func AppendGuardSession(dst []byte, bare string, tokenless bool) []byte {
+	dst = appendLiteral(append(dst, "SELECT fence.guard_session("...), bare)
+	if tokenless {
+		return append(dst, ",true)"...)
+	}
+	return append(dst, ",false)"...)
+}
+
+func appendLiteral(dst []byte, s string) []byte {
+	return append(append(append(dst, '\''), s...), '\'')
+}
+
+// spliceable: no byte that could end a literal or change its meaning, and none beyond printable ASCII. Every text that
+// Parse accepts is, unless it has a tab.
+func spliceable(s string) bool {
+	for i := range len(s) {
+		if c := s[i]; c < ' ' || c > '~' || c == '\'' || c == '\\' {
+			return false
+		}
+	}
+	return true
+}
