@@ -1,0 +1,50 @@
+package relay
+
+import (
+	"errors"
+	"net"
+	"os"
+	"time"
+
+	"github.com/fenceproxy/fenceproxy/wire"
+)
+
+// Closing a socket with unread bytes makes the kernel send a reset, which can destroy what was written before on its way
+// to the peer. So the last words are followed by the end of the stream, and what the peer still sends is read and
+// dropped, for a while.
+const (
+	lingerTime  = time.Second
+	lingerBytes = 16 << 20
+)
+
+func closeWrite(c net.Conn) {
+	if half, ok := c.(interface{ CloseWrite() error }); ok {
+		half.CloseWrite()
+	}
+}
+
+// linger reads and drops until the peer has closed or the time is over. buf is scratch.
+func linger(c net.Conn, buf []byte) {
+	closeWrite(c)
+	until := time.Now().Add(lingerTime)
+	for dropped := 0; dropped < lingerBytes; {
+		c.SetReadDeadline(until)
+		n, err := c.Read(buf)
+		dropped += n
+		if err != nil && !(isTimeout(err) && time.Now().Before(until)) {
+			return
+		}
+	}
+}
+
+// turnAway tells a client that has no session why, and closes.
+func turnAway(c net.Conn, e *wire.Error) {
+	c.SetDeadline(time.Now().Add(lingerTime))
+	if _, err := c.Write(wire.AppendError(nil, e)); err == nil {
+		var buf [512]byte
+		linger(c, buf[:])
+	}
+	c.Close()
+}
+
+func isTimeout(err error) bool { return errors.Is(err, os.ErrDeadlineExceeded) }

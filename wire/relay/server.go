@@ -1,0 +1,271 @@
+package relay
+
+import (
+	"context"
+	"errors"
+	"net"
+	"runtime/debug"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/fenceproxy/fenceproxy/wire"
+)
+
+// ServerConfig is what a Server is made of. Current and Upstream are required.
+type ServerConfig struct {
+	// Current gives the configuration that a session accepted now runs under to its end. Pooled is set by the listener.
+	Current  func() *Config
+	Upstream Upstream
+	// Announcer raises tokens; nil refuses to (ZF005).
+	Announcer Announcer
+	Recorder  Recorder     // nil counts nothing
+	Events    ServerEvents // nil counts nothing
+	Log       *zap.Logger  // nil logs nothing
+	// MaxConnections bounds the sessions at a time; 0 means 1000. One more is told 53300.
+	MaxConnections int
+	// LoginTimeout is from accept until the session is ready; 0 means 60 s, as PostgreSQL's authentication_timeout.
+	LoginTimeout time.Duration
+	// AllowReplication lets connections pass that ask for replication: physical ones untouched, logical ones through
+	// the engine. Otherwise they are refused.
+	AllowReplication bool
+}
+
+// Server accepts clients and runs their sessions. Its methods may be called concurrently, but Listen only before Serve.
+type Server struct {
+	cfg       ServerConfig
+	log       *zap.Logger
+	events    ServerEvents
+	ctx       context.Context // ends with Close
+	cancel    context.CancelFunc
+	newEngine func(*Config, Recorder, Startup) machine
+
+	listeners []listener
+	sessions  limit
+	strangers limit
+	cancels   limit
+
+	mu       sync.Mutex
+	draining bool
+	closed   bool
+	conns    map[net.Conn]struct{} // clients that have no session (yet)
+	running  map[*session]struct{}
+	work     sync.WaitGroup // everything that was accepted
+}
+
+const defaultLoginTimeout = 60 * time.Second
+
+// NewServer makes a server that does not listen yet.
+func NewServer(cfg ServerConfig) (*Server, error) {
+	if cfg.Current == nil || cfg.Upstream.Address == "" {
+		return nil, errors.New("relay: a server needs a configuration and an upstream")
+	}
+	if cfg.Recorder == nil {
+		cfg.Recorder = discard{}
+	}
+	if cfg.Events == nil {
+		cfg.Events = noEvents{}
+	}
+	if cfg.Log == nil {
+		cfg.Log = zap.NewNop()
+	}
+	if cfg.MaxConnections <= 0 {
+		cfg.MaxConnections = defaultMaxConnections
+	}
+	if cfg.LoginTimeout <= 0 {
+		cfg.LoginTimeout = defaultLoginTimeout
+	}
+	s := &Server{cfg: cfg, log: cfg.Log, events: cfg.Events,
+		conns: make(map[net.Conn]struct{}), running: make(map[*session]struct{}),
+		newEngine: func(c *Config, r Recorder, start Startup) machine { return NewEngine(c, r, start) }}
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	s.sessions.max = int64(cfg.MaxConnections)
+	s.strangers.max = maxStrangers(cfg.MaxConnections)
+	s.cancels.max = maxCancels
+	return s, nil
+}
+
+// Sessions is the number of open sessions, those that log in included.
+func (s *Server) Sessions() int { return int(s.sessions.open.Load()) }
+
+// serve is the life of one accepted connection.
+func (s *Server) serve(client net.Conn, pooled bool) {
+	defer s.work.Done()
+	defer client.Close()
+	defer func() {
+		if r := recover(); r != nil {
+			s.events.Panicked()
+			s.log.Error("connection panicked", zap.Any("panic", r), zap.ByteString("stack", debug.Stack()))
+		}
+	}()
+	stranger := true
+	defer func() {
+		if stranger {
+			s.strangers.leave()
+			s.forget(client)
+		}
+	}()
+	deadline := time.Now().Add(s.cfg.LoginTimeout)
+	client.SetDeadline(deadline)
+
+	start, err := readStartup(client)
+	switch {
+	case err != nil:
+		s.refuseStartup(client, err)
+		return
+	case start.Kind == wire.StartupCancel:
+		s.relayCancel(client, start)
+		return
+	}
+	cfg, refusal := s.admit(&start, pooled)
+	if refusal == nil && !s.sessions.enter() {
+		refusal = &refused{RefuseLimit, fatalError("53300", "sorry, too many clients already", "")}
+	}
+	if refusal != nil {
+		s.events.Refused(refusal.reason)
+		s.log.Info("connection refused", zap.Stringer("remote", client.RemoteAddr()), zap.Stringer("reason", refusal.reason))
+		turnAway(client, refusal.words)
+		return
+	}
+	defer s.sessions.leave()
+
+	ctx, done := context.WithDeadline(s.ctx, deadline)
+	server, err := s.dial(ctx)
+	done()
+	if err == nil {
+		server.SetDeadline(deadline)
+		if _, err = server.Write(start.Raw); err != nil {
+			server.Close()
+		}
+	}
+	if err != nil {
+		s.events.Refused(RefuseUpstream)
+		s.log.Error("cannot connect to upstream", zap.String("upstream", s.cfg.Upstream.Address), zap.Error(err))
+		turnAway(client, unreachable(err))
+		return
+	}
+	defer server.Close()
+	client.SetDeadline(time.Time{})
+	server.SetDeadline(time.Time{})
+
+	stranger = false
+	s.strangers.leave()
+	s.session(client, server, cfg, &start, deadline)
+}
+
+// refused is why a connection gets no session.
+type refused struct {
+	reason RefuseReason
+	words  *wire.Error
+}
+
+// admit decides whether the packet may begin a session, and under which configuration.
+func (s *Server) admit(start *wire.Startup, pooled bool) (*Config, *refused) {
+	s.mu.Lock()
+	draining := s.draining
+	s.mu.Unlock()
+	if draining {
+		return nil, &refused{RefuseDraining, fatalError("57P03", "the database system is shutting down", "")}
+	}
+	cfg := s.cfg.Current()
+	replication := start.Replication()
+	if (replication == wire.ReplicationPhysical || replication == wire.ReplicationDatabase) && !s.cfg.AllowReplication {
+		return nil, &refused{RefuseReplication, fatalError("0A000", "replication connections are not allowed through fenceproxy",
+			"Connect to the server directly, or allow them in the configuration of fenceproxy.")}
+	}
+	mode := cfg.Mode
+	if replication == wire.ReplicationPhysical {
+		mode = ModeOff // it carries no SQL that could write
+	}
+	if cfg.Pooled != pooled || cfg.Mode != mode {
+		c := *cfg
+		c.Pooled, c.Mode = pooled, mode
+		cfg = &c
+	}
+	return cfg, nil
+}
+
+func (s *Server) refuseStartup(client net.Conn, err error) {
+	var words *wire.Error
+	switch {
+	case errors.As(err, &words):
+		s.events.Refused(RefuseStartup)
+		s.log.Info("connection refused", zap.Stringer("remote", client.RemoteAddr()),
+			zap.Stringer("reason", RefuseStartup), zap.Error(words))
+		turnAway(client, words)
+	case isTimeout(err): // as PostgreSQL, which says nothing here either
+		s.events.Refused(RefuseSilent)
+		s.log.Info("connection refused", zap.Stringer("remote", client.RemoteAddr()), zap.Stringer("reason", RefuseSilent))
+	default: // closed without a word: port scans and health checks
+	}
+}
+
+// readStartup reads packets up to one that asks for something. Encryption is not offered yet.
+func readStartup(client net.Conn) (wire.Startup, error) {
+	var ssl, gss bool
+	for {
+		start, err := wire.ReadStartup(client)
+		if err != nil {
+			return start, err
+		}
+		var again *bool
+		switch start.Kind {
+		case wire.StartupSSL:
+			again = &ssl
+		case wire.StartupGSSEnc:
+			again = &gss
+		default:
+			return start, nil
+		}
+		if *again { // each is negotiated once (postmaster.c ProcessStartupPacket)
+			return start, wire.UnsupportedProtocol(start.Version)
+		}
+		*again = true
+		if _, err := client.Write([]byte{'N'}); err != nil {
+			return start, err
+		}
+	}
+}
+
+func (s *Server) dial(ctx context.Context) (net.Conn, error) {
+	begin := time.Now()
+	c, err := s.cfg.Upstream.dial(ctx)
+	s.events.Dialed(time.Since(begin), err == nil)
+	return c, err
+}
+
+// session runs one, with a line in the log at each end.
+func (s *Server) session(client, server net.Conn, cfg *Config, start *wire.Startup, deadline time.Time) {
+	token, _ := start.Setting("fence.token")
+	application, _ := start.Setting("application_name")
+	about := Startup{Token: token, User: start.User(), Database: start.Database(), Application: application}
+	log := s.log.With(zap.String("user", about.User), zap.String("database", about.Database),
+		zap.String("application", application), zap.Stringer("remote", client.RemoteAddr()))
+
+	ses := &session{client: client, server: server, engine: s.newEngine(cfg, s.cfg.Recorder, about), log: log,
+		rec: s.cfg.Recorder, events: s.events, announcer: s.cfg.Announcer}
+	ses.start(s.ctx)
+	begin := time.Now()
+	s.events.SessionOpened()
+	log.Info("session started")
+	login := time.AfterFunc(time.Until(deadline), ses.loginExpired)
+	s.adopt(client, ses)
+
+	reason := ses.run()
+	login.Stop()
+	s.disown(ses)
+	lasted := time.Since(begin)
+	s.events.SessionClosed(reason, lasted)
+	log.Info("session ended", zap.Stringer("reason", reason), zap.Duration("lasted", lasted),
+		zap.Int64("bytes_to_server", ses.toServer.Load()), zap.Int64("bytes_to_client", ses.toClient.Load()))
+}
+
+func (s *session) loginExpired() {
+	s.mu.Lock()
+	ready := s.engine.Ready()
+	s.mu.Unlock()
+	if !ready {
+		s.stop(&stop{reason: EndLoginTimeout, urgent: true, words: fatalError("57014", "canceling authentication due to timeout", "")})
+	}
+}
