@@ -49,6 +49,8 @@ type Config struct {
 	MaxStatementBytes int
 	// Known rejects tokens that are known to be stale without asking the database. nil: always ask.
 	Known *tokens.Known
+	// Shadow keeps the marks of ModeObserve, shared by all sessions; needed in that mode only.
+	Shadow *ShadowMarks
 }
 
 const defaultMaxStatement = 64 << 20

@@ -1,0 +1,440 @@
+package relay
+
+import (
+	"bytes"
+
+	"github.com/fenceproxy/fenceproxy/rewrite"
+	"github.com/fenceproxy/fenceproxy/wire"
+)
+
+// wholeBind is the size up to which a Bind is looked at whole, for a token among its parameters. Larger ones stream.
+const wholeBind = 16 << 10
+
+// smallMessage is PQ_SMALL_MESSAGE_LIMIT: PostgreSQL ends a session that sends a longer Execute or Close (postgres.c
+// SocketBackend).
+const smallMessage = 10000 + 1
+
+func (e *Engine) clientLook(typ byte, size int) look {
+	if e.phase != phaseReady || e.skipping || e.copyIn {
+		return lookType
+	}
+	switch typ {
+	case wire.FrontendQuery, wire.FrontendParse, wire.FrontendExecute, wire.FrontendClose, wire.FrontendDescribe,
+		wire.FrontendFunctionCall:
+		return lookWhole
+	case wire.FrontendBind:
+		if size <= wholeBind {
+			return lookWhole
+		}
+		return lookNames
+	}
+	return lookType
+}
+
+func (e *Engine) sizeAllowed(typ byte, size int) bool {
+	if e.phase != phaseReady || e.skipping || e.copyIn {
+		return true
+	}
+	switch typ {
+	case wire.FrontendQuery, wire.FrontendParse, wire.FrontendFunctionCall:
+		return size <= e.cfg.maxStatement()+wire.HeaderLen
+	case wire.FrontendExecute, wire.FrontendClose, wire.FrontendDescribe, wire.FrontendSync, wire.FrontendFlush:
+		return size <= smallMessage
+	}
+	return true
+}
+
+// oversized refuses a statement that is too long to be looked at, and drops it as it arrives; of other types PostgreSQL
+// itself ends the session.
+func (e *Engine) oversized(typ byte, size int, w *window, out *Output) error {
+	switch typ {
+	case wire.FrontendQuery, wire.FrontendParse, wire.FrontendFunctionCall:
+	default:
+		return e.refuseFrame(out)
+	}
+	a := &e.client
+	arrived := len(a.held)
+	a.held = a.held[:0]
+	e.act.reset()
+	if typ != wire.FrontendParse {
+		e.poisonQuery(refuseTooLong(e.cfg.maxStatement()))
+	} else {
+		e.poisonExtended(refuseTooLong(e.cfg.maxStatement()))
+	}
+	w.flush(&out.ToServer)
+	e.emit(nil, out)
+	a.rest, a.drop = size-arrived, true
+	return nil
+}
+
+// clientType sees messages of which the type says enough.
+func (e *Engine) clientType(typ byte) {
+	e.act.reset()
+	if e.phase != phaseReady {
+		if typ != wire.FrontendPassword && typ != wire.FrontendTerminate {
+			e.act.pause = pauseLogin
+		}
+		return
+	}
+	if e.slots.n >= maxUnanswered {
+		e.act.pause = pauseDepth
+		return
+	}
+	switch typ {
+	case wire.FrontendSync:
+		if e.copyIn {
+			return // ignored by the server (copyfromparse.c CopyGetData)
+		}
+		e.skipping = false
+		e.boundary(slotSync)
+	case wire.FrontendCopyDone, wire.FrontendCopyFail:
+		if e.skipping {
+			return
+		}
+		e.copyIn = false
+		if e.slots.n > 0 {
+			e.slots.push().kind = slotCopyEnd
+		}
+	}
+}
+
+// boundary pushes the slot of a message that ReadyForQuery answers.
+func (e *Engine) boundary(kind slotKind) *slot {
+	e.segment++
+	e.syncs++
+	e.tx.boundary()
+	s := e.slots.push()
+	s.kind = kind
+	return s
+}
+
+// clientMessage decides about one message. b holds all of it, or for a long Bind at least its names; size is its full
+// size. The decision is in e.act.
+func (e *Engine) clientMessage(typ byte, b []byte, size int) error {
+	e.act.reset()
+	if e.slots.n >= maxUnanswered {
+		e.act.pause = pauseDepth
+		return nil
+	}
+	body := b[wire.HeaderLen:]
+	var ok bool
+	switch typ {
+	case wire.FrontendParse:
+		ok = e.clientParse(body)
+	case wire.FrontendBind:
+		ok = e.clientBind(body, len(b) == size)
+	case wire.FrontendDescribe:
+		var name []byte
+		if _, name, ok = wire.DecodeDescribe(body); ok && !e.refuseReserved(name) {
+			e.slots.push().kind = slotDescribe
+		}
+	case wire.FrontendClose:
+		ok = e.clientClose(body)
+	case wire.FrontendExecute:
+		ok = e.clientExecute(body)
+	case wire.FrontendQuery:
+		ok = e.clientQuery(body)
+	case wire.FrontendFunctionCall:
+		e.clientFunctionCall()
+		ok = true
+	}
+	if !ok {
+		return errMalformed
+	}
+	return nil
+}
+
+func (e *Engine) analyze(sql []byte) rewrite.Analysis {
+	return e.cfg.Analyzer.Analyze(&e.scratch, sql, e.settings)
+}
+
+func (e *Engine) clientParse(body []byte) bool {
+	m, ok := wire.DecodeParse(body)
+	if !ok {
+		return false
+	}
+	if e.refuseReserved(m.Name) {
+		return true
+	}
+	plan := e.analyze(m.SQL).Plan
+	if e.mustAsk(plan) {
+		return true
+	}
+	s := e.names.makeStatement(m.Name)
+	s.define(verdict{plan: plan}, e.segment)
+	slot := e.slots.push()
+	slot.kind, slot.statement = slotParse, s
+	return true
+}
+
+func (e *Engine) clientBind(body []byte, whole bool) bool {
+	portalName, rest, ok := bytes.Cut(body, []byte{0})
+	if !ok {
+		return false
+	}
+	name, _, ok := bytes.Cut(rest, []byte{0})
+	if !ok {
+		return false
+	}
+	if e.refuseReserved(portalName) || e.refuseReserved(name) {
+		return true
+	}
+	v := e.possibleStatement(name)
+	if v.plan != nil && !v.plan.Plain && e.mustAsk(v.plan) {
+		return true
+	}
+	p := e.names.makePortal(portalName)
+	p.define(v, e.segment)
+	p.token, p.hasToken = "", false
+	if st := lone(v.plan); st != nil && st.Kind == rewrite.KindSetToken && whole {
+		if !e.bindToken(p, st.Token, body) {
+			return false
+		}
+	}
+	slot := e.slots.push()
+	slot.kind, slot.portal = slotBind, p
+	return true
+}
+
+// bindToken keeps the value of fence.token that a Bind carries.
+func (e *Engine) bindToken(p *portal, t *rewrite.Token, body []byte) bool {
+	if t.Param == 0 {
+		p.token, p.hasToken = t.Value, true
+		return true
+	}
+	m, ok := wire.DecodeBind(body)
+	if !ok {
+		return false
+	}
+	// Text and binary format of a text parameter are the same bytes (varlena.c textrecv).
+	if value, _, ok := m.Param(t.Param - 1); ok {
+		p.token, p.hasToken = string(value), true
+	}
+	return true
+}
+
+// possibleStatement is what a Bind or EXECUTE of a prepared statement may run.
+func (e *Engine) possibleStatement(name []byte) verdict {
+	var v verdict
+	if s := e.names.statement(name); s != nil {
+		v = s.possible(e.segment)
+	}
+	if e.doubt.statements && len(name) > 0 && !e.token.guess.absent() {
+		v.add(verdict{plan: opaquePlan})
+	}
+	return v
+}
+
+// opaquePlan stands for what the engine cannot know: something that an opaque statement may have prepared or opened.
+var opaquePlan = &rewrite.Plan{
+	Statements: []rewrite.Statement{{Effect: rewrite.EffectOpaque, MayChangeToken: true, Verb: "EXECUTE"}},
+	Effect:     rewrite.EffectOpaque,
+}
+
+// lone is the only statement of a plan, or nil.
+func lone(p *rewrite.Plan) *rewrite.Statement {
+	if p == nil || len(p.Statements) != 1 {
+		return nil
+	}
+	return &p.Statements[0]
+}
+
+func (e *Engine) clientClose(body []byte) bool {
+	target, name, ok := wire.DecodeClose(body)
+	if !ok {
+		return false
+	}
+	if e.refuseReserved(name) {
+		return true
+	}
+	slot := e.slots.push()
+	slot.kind = slotClose
+	// The definition goes on the reply; a lookup that finds nothing has nothing to forget.
+	if target == wire.TargetStatement {
+		slot.statement = e.names.statement(name)
+	} else {
+		slot.portal = e.names.portal(name)
+	}
+	return true
+}
+
+func (e *Engine) clientExecute(body []byte) bool {
+	name, _, ok := wire.DecodeExecute(body)
+	if !ok {
+		return false
+	}
+	if e.refuseReserved(name) {
+		return true
+	}
+	p := e.names.portal(name)
+	var v verdict
+	if p != nil {
+		v = p.possible(e.segment)
+	}
+	if v.empty() {
+		// A portal that nobody bound: a cursor, or none.
+		if e.doubt.cursors {
+			v.plan = opaquePlan
+		} else {
+			e.slots.push().kind = slotExecute
+			return true
+		}
+	}
+	if v.plain() {
+		e.countStatements(v.plan)
+		e.slots.push().kind = slotExecute
+		return true
+	}
+	return e.executeWithCare(p, v)
+}
+
+// executeWithCare deals with an Execute that is more than forwarded.
+func (e *Engine) executeWithCare(p *portal, v verdict) bool {
+	if e.cfg.Mode == ModeObserve {
+		e.observeExecute(p, v)
+	} else if e.refuseExecute(v) {
+		return true
+	} else if st := lone(v.plan); st != nil && st.Kind == rewrite.KindSetToken && p != nil && p.hasToken {
+		if r := e.presentToken(p.token, st.Token.Local); r != nil {
+			e.poisonExtended(*r)
+			return true
+		}
+		if e.act.pause != pauseNone {
+			return true
+		}
+	}
+	d := e.demandOfVerdict(v)
+	if e.enforcing() {
+		if r := e.knownStale(&d); r != nil {
+			e.poisonExtended(*r)
+			return true
+		}
+		e.guardExecute(&d)
+	}
+	v.each(e.countStatements)
+	slot := e.slots.push()
+	slot.kind = slotExecute
+	e.sent(slot, v, p)
+	return true
+}
+
+// sent notes what an Execute may do, and leaves in its slot what applies on the reply.
+func (e *Engine) sent(s *slot, v verdict, p *portal) {
+	v.each(func(plan *rewrite.Plan) {
+		s.opaque = s.opaque || plan.Effect >= rewrite.EffectOpaque
+		for i := range plan.Statements {
+			if e.sentStatement(&plan.Statements[i]) {
+				s.changesTx = true
+			}
+		}
+	})
+	if s.changesTx {
+		e.tx.changing++
+	}
+	if len(v.more) > 0 {
+		// Several definitions are possible: whatever their effects are, nothing may be relied on.
+		e.doubt.statements = true
+		e.token.disturb()
+		return
+	}
+	s.plan = v.plan
+	if st := lone(v.plan); st != nil {
+		switch st.Kind {
+		case rewrite.KindSetToken:
+			if p != nil && p.hasToken {
+				s.token = &pendingToken{e.token.assign(present(p.token), st.Token.Local)}
+			} else {
+				e.token.disturb()
+			}
+		case rewrite.KindPrepare:
+			s.statement = e.prepared(st)
+		}
+	}
+}
+
+// prepared notes that SQL's PREPARE was sent.
+func (e *Engine) prepared(st *rewrite.Statement) *statement {
+	s := e.names.makeStatement([]byte(st.Name))
+	s.define(verdict{plan: preparedPlan(st)}, e.segment)
+	return s
+}
+
+// preparedPlan is the plan of what PREPARE prepared.
+func preparedPlan(st *rewrite.Statement) *rewrite.Plan {
+	inner := rewrite.Statement{Effect: st.Effect, Fences: st.Fences, MayChangeToken: st.MayChangeToken, Verb: "EXECUTE"}
+	return &rewrite.Plan{
+		Statements: []rewrite.Statement{inner},
+		Fences:     st.Fences,
+		Effect:     st.Effect,
+		Plain:      !st.MayChangeToken && st.Fences.Empty() && st.Effect <= rewrite.EffectWrite,
+	}
+}
+
+// sentStatement notes what a statement may do from the moment that it is sent, and reports whether it may change the
+// transaction.
+func (e *Engine) sentStatement(st *rewrite.Statement) (changesTx bool) {
+	if st.Effect >= rewrite.EffectLock {
+		e.tx.touchedNow = true
+	}
+	if st.MayChangeToken {
+		e.token.disturb()
+	}
+	switch st.Effect {
+	case rewrite.EffectOpaque, rewrite.EffectUnknown:
+		// It may even prepare something else under the names of the guards, having read them in pg_prepared_statements.
+		e.reserved.lose()
+		e.token.disturb()
+		e.doubt.statements = true
+		e.doubt.cursors = true
+	}
+	switch st.Kind {
+	case rewrite.KindDiscard:
+		e.reserved.lose()
+		e.token.disturb()
+	case rewrite.KindResetToken:
+		e.token.disturb()
+	case rewrite.KindDeallocate:
+		if st.Name == "" {
+			e.reserved.lose()
+		}
+	}
+	if changesTransaction(st) {
+		e.tx.disturb()
+		return true
+	}
+	return false
+}
+
+// changesTransaction: begins or ends a transaction, or releases locks of one.
+func changesTransaction(st *rewrite.Statement) bool {
+	switch st.Kind {
+	case rewrite.KindBegin, rewrite.KindCommit, rewrite.KindCommitChain, rewrite.KindRollback, rewrite.KindRollbackChain,
+		rewrite.KindRollbackTo, rewrite.KindPrepareTx, rewrite.KindCall, rewrite.KindDo:
+		return true
+	}
+	return st.Effect == rewrite.EffectUnknown
+}
+
+func (e *Engine) countStatements(p *rewrite.Plan) {
+	for i := range p.Statements {
+		st := &p.Statements[i]
+		e.rec.Statement(st.Verb, st.Effect, !st.Fences.Empty())
+	}
+}
+
+// clientFunctionCall deals with a call outside SQL. No guard can run in its transaction, so it passes only where an
+// opaque statement would pass without one. A refused one becomes a Query that fails: both are answered by an error and
+// ReadyForQuery.
+func (e *Engine) clientFunctionCall() {
+	if e.cfg.Mode == ModeObserve {
+		e.observePlan(opaquePlan)
+	} else if !e.token.sure && e.token.guess.absent() && e.askFirst() {
+		return
+	} else if e.cfg.Opaque == OpaqueReject || !e.token.sure || !e.token.guess.absent() {
+		e.poisonQuery(refuseFunctionCall)
+		return
+	}
+	e.boundary(slotFunction)
+	e.sentStatement(&opaquePlan.Statements[0])
+	e.tx.touchedBefore, e.tx.touchedNow = true, false
+}

@@ -1,0 +1,175 @@
+package relay
+
+import (
+	"errors"
+
+	"github.com/fenceproxy/fenceproxy/rewrite"
+	"github.com/fenceproxy/fenceproxy/tokens"
+	"github.com/fenceproxy/fenceproxy/wire"
+)
+
+// Startup is what the engine needs to know of the startup packet, which the driver has forwarded.
+type Startup struct {
+	Token       string // fence.token as the packet presents it, "" for none
+	User        string
+	Database    string
+	Application string
+}
+
+// phase of a session.
+type phase uint8
+
+const (
+	phaseLogin    phase = iota // up to the first ReadyForQuery; only authentication messages pass
+	phaseQuestion              // first ReadyForQuery held back; the session question is on its way
+	phaseAnnounce              // the startup token is being raised
+	phaseReady
+)
+
+// pause is why the client's messages are held.
+type pause uint8
+
+const (
+	pauseNone     pause = iota
+	pauseLogin          // a message arrived before the session was ready
+	pauseQuiet          // until every Sync and Query sent so far is answered
+	pauseAsk            // the session question is on its way
+	pauseAnnounce       // a token is being raised
+	pauseProbe          // the server is asked whether it can parse a text
+	pauseDepth          // too many messages are unanswered
+)
+
+// maxUnanswered bounds the queue of slots. A client that sends on without reading is held beyond it; the server's last
+// replies may sit unflushed in its 8 KiB buffer (pqcomm.c), some 1,600 messages, so half of it is always reached.
+const maxUnanswered = 1 << 16
+
+// Engine is the state of one session. It is not safe for concurrent use. Bytes handed out stay valid until the next call
+// in the same direction.
+type Engine struct {
+	cfg     *Config
+	rec     Recorder
+	start   Startup
+	session tokens.Session
+
+	phase phase
+	pause pause
+	fatal bool // the session is over; nothing is forwarded any more
+
+	client assembly
+	server assembly
+	cmem   []byte // what FromClient, Announced and a resume make; reused per call
+	smem   []byte // what FromServer makes; reused per call
+	act    action
+
+	slots    slots
+	names    names
+	segment  uint64 // number of the current Sync segment, from 1
+	syncs    int    // Syncs, Queries and FunctionCalls that wait for their ReadyForQuery
+	skipping bool   // the server ignores messages up to the next Sync, which was not sent yet
+	copyIn   bool   // the server reads copy data: it ignores Flush and Sync
+
+	tx       transaction
+	token    tokenState
+	doubt    doubts
+	reserved reservedSet
+	marks    []tokens.Mark // by fence; Name "" when unknown
+	fasts    []fastGuard   // by fence
+	runs     runPool
+
+	scratch  rewrite.Scratch
+	settings rewrite.Settings
+	encoding string // client_encoding as reported
+
+	toAnnounce    tokens.List
+	toAnnounceRaw string
+	announced     string // value of fence.token that was announced last in this session
+	announceAsked bool   // the held message's announce was answered by refused or announced
+	refused       *tokens.Error
+	asked         bool // the held message's question was answered
+	probe         probe
+	question      questionAnswer
+	shadow        shadow
+}
+
+// doubts are about names: an opaque statement may have prepared, deallocated or opened anything.
+type doubts struct {
+	statements bool
+	cursors    bool
+}
+
+var (
+	errFrame     = errors.New("invalid message length")
+	errMalformed = errors.New("malformed message")
+)
+
+// NewEngine makes the engine of a session whose startup packet was just forwarded. A nil rec counts nothing.
+func NewEngine(cfg *Config, rec Recorder, start Startup) *Engine {
+	if rec == nil {
+		rec = discard{}
+	}
+	e := &Engine{cfg: cfg, rec: rec, start: start, segment: 1, reserved: newReservedSet()}
+	e.tx.state = wire.TxIdle
+	e.token.guess = present(start.Token)
+	e.marks = make([]tokens.Mark, len(cfg.Fences))
+	return e
+}
+
+// InTransaction reports whether ending the session now would break something off: a transaction, or messages that wait
+// for their replies.
+func (e *Engine) InTransaction() bool {
+	if e.cfg.Mode == ModeOff {
+		return e.tx.state != wire.TxIdle || e.syncs > 0
+	}
+	return e.tx.state != wire.TxIdle || e.slots.n > 0 || e.pause > pauseLogin || e.client.partial()
+}
+
+// Ready reports whether the client has been told that the session is ready.
+func (e *Engine) Ready() bool { return e.phase == phaseReady }
+
+func (e *Engine) enforcing() bool { return e.cfg.Mode == ModeEnforce }
+
+// transaction is what the engine knows of the session's transaction.
+type transaction struct {
+	state    byte // of the last ReadyForQuery
+	changing int  // unanswered messages that may begin, end or change a transaction
+	// block: inside an explicit block that nothing sent so far can have left.
+	block bool
+	// epoch counts what may have ended the transaction or rolled back to a savepoint.
+	epoch uint64
+	// touched: the transaction has written or locked something or was guarded, as far as sent; now for the current
+	// segment, before for those sent earlier.
+	touchedNow, touchedBefore bool
+	failed                    bool // an error since the last ReadyForQuery 'I'
+	held                      heldGuards
+}
+
+// disturb: a message that may change the transaction was sent.
+func (t *transaction) disturb() {
+	t.epoch++
+	t.block = false
+}
+
+// boundary: a Sync or Query was sent. Outside a block it ends the implicit transaction.
+func (t *transaction) boundary() {
+	if !t.block {
+		t.disturb()
+	}
+	t.touchedBefore = t.touchedBefore || t.touchedNow
+	t.touchedNow = false
+}
+
+// heldGuards are the fences whose guard the server has confirmed in this transaction and for this token.
+type heldGuards struct {
+	fences  rewrite.FenceSet
+	session bool
+	epoch   uint64 // transaction.epoch
+	serial  uint64 // tokenState.serial
+}
+
+func (e *Engine) heldNow() *heldGuards {
+	h := &e.tx.held
+	if !e.tx.block || h.epoch != e.tx.epoch || h.serial != e.token.serial {
+		return nil
+	}
+	return h
+}

@@ -1,0 +1,182 @@
+package relay
+
+import (
+	"bytes"
+
+	"github.com/fenceproxy/fenceproxy/tokens"
+	"github.com/fenceproxy/fenceproxy/wire"
+)
+
+// failed deals with an ErrorResponse; body is nil when it is too long to be looked at.
+func (e *Engine) failed(body []byte, out *Output) reply {
+	fields := wire.ErrorFields(body)
+	if e.phase != phaseReady {
+		return e.startupFailed(fields)
+	}
+	if fatal(fields) {
+		return reply{} // the session ends, whatever it was doing
+	}
+	s := e.slots.front()
+	if s == nil {
+		return reply{}
+	}
+	e.copyIn = false
+	e.tx.failed = true
+	e.tx.disturb()
+	switch s.kind {
+	case slotQuery:
+		return e.queryFailed(s, fields)
+	case slotSync, slotFunction:
+		return e.exchange(s, fields)
+	}
+	r := e.extendedFailed(s, fields)
+	e.dropToSync()
+	return r
+}
+
+func fatal(fields wire.ErrorFields) bool {
+	v, _ := fields.Get(wire.FieldSeverityRaw)
+	return string(v) == "FATAL" || string(v) == "PANIC"
+}
+
+func (e *Engine) extendedFailed(s *slot, fields wire.ErrorFields) reply {
+	if s.origin != injected {
+		return e.exchange(s, fields)
+	}
+	if s.purpose == forProbe {
+		return reply{drop: !e.probeError(fields)}
+	}
+	return e.guardFailed(s.guard, fields)
+}
+
+func (e *Engine) queryFailed(s *slot, fields wire.ErrorFields) reply {
+	switch {
+	case s.origin == injected: // the session question
+		return reply{drop: true}
+	case s.query == nil:
+		return e.exchange(s, fields)
+	case s.query.atGuard():
+		return e.guardFailed(s.query.current().guard, fields)
+	case len(s.query.inserts) > 0:
+		return e.positioned(wire.BackendErrorResponse, s.query, fields)
+	}
+	return reply{}
+}
+
+// exchange puts the refusal of a poisoned message in place of the error that the poison caused.
+func (e *Engine) exchange(s *slot, fields wire.ErrorFields) reply {
+	if s.origin != poisoned || s.refusal == nil {
+		return reply{}
+	}
+	if code, _ := fields.Get(wire.FieldCode); string(code) != "42601" {
+		return reply{} // not the poison's: the server never came to it
+	}
+	at := len(e.smem)
+	e.smem = s.refusal.append(e.smem, "ERROR")
+	return reply{instead: e.smem[at:]}
+}
+
+// positioned corrects the position in an error of a string that guards were spliced into.
+func (e *Engine) positioned(typ byte, q *queryRun, fields wire.ErrorFields) reply {
+	text, ok := fields.Get(wire.FieldPosition)
+	if !ok {
+		return reply{}
+	}
+	p := 0
+	for _, c := range text {
+		if c < '0' || c > '9' || p > 1<<30 {
+			return reply{}
+		}
+		p = p*10 + int(c-'0')
+	}
+	edit := wire.ErrorEdit{Position: wire.DropPosition}
+	if mapped, ok := q.clientPosition(p); ok {
+		edit.Position = mapped
+	}
+	at := len(e.smem)
+	b, ok := wire.AppendEditedError(e.smem, typ, fields, edit)
+	if !ok {
+		return reply{}
+	}
+	e.smem = b
+	return reply{instead: e.smem[at:]}
+}
+
+func (e *Engine) noticed(body []byte) reply {
+	s := e.slots.front()
+	if s == nil || s.query == nil {
+		return reply{}
+	}
+	return e.positioned(wire.BackendNoticeResponse, s.query, wire.ErrorFields(body))
+}
+
+// guardFailed passes on what a guard says about the token, and turns any other error of the guard into ZF005: the client
+// must not take it for an error of its own statement.
+func (e *Engine) guardFailed(g *guardRun, fields wire.ErrorFields) reply {
+	code, _ := fields.Get(wire.FieldCode)
+	message, _ := fields.Get(wire.FieldMessage)
+	switch {
+	case len(code) == 5 && code[0] == 'Z' && code[1] == 'F':
+		e.rec.Rejected(string(code), e.guardedFence(g), ByDatabase)
+		return e.withoutPosition(fields)
+	case string(code) == "25P02", // the transaction was aborted before: the client's statement would have met the same
+		string(code) == "40001", // a snapshot older than a raise: a retry gets a clear answer
+		string(code) == "57014" && bytes.Contains(message, []byte("user request")):
+		return e.withoutPosition(fields)
+	case string(code) == "26000":
+		e.reserved.lose() // something unseen deallocated the guard: it is prepared again next time
+	}
+	r := refusal{Error: tokens.Error{
+		Code:    tokens.CodeUnavailable,
+		Message: "the fencing token could not be checked",
+		Detail:  "The guard failed: " + string(message) + " (SQLSTATE " + string(code) + ").",
+		Hint:    guardHint(string(code)),
+	}}
+	e.rec.Rejected(r.Code, e.guardedFence(g), ByDatabase)
+	at := len(e.smem)
+	e.smem = r.append(e.smem, "ERROR")
+	return reply{instead: e.smem[at:]}
+}
+
+func guardHint(code string) string {
+	switch code {
+	case "3F000", "42883", "42P01", "42704":
+		return "The fence schema is missing in this database. Run: fenceproxy init"
+	case "42501":
+		return "The session's role may not use the fence schema. Run: fenceproxy init"
+	case "55P03", "57014":
+		return "A takeover was waiting for the fence, or the session's timeout is too short. Try again."
+	}
+	return ""
+}
+
+// withoutPosition drops the position, which is one in the guard's text.
+func (e *Engine) withoutPosition(fields wire.ErrorFields) reply {
+	if _, ok := fields.Get(wire.FieldPosition); !ok {
+		return reply{}
+	}
+	at := len(e.smem)
+	b, ok := wire.AppendEditedError(e.smem, wire.BackendErrorResponse, fields, wire.ErrorEdit{Position: wire.DropPosition})
+	if !ok {
+		return reply{}
+	}
+	e.smem = b
+	return reply{instead: e.smem[at:]}
+}
+
+// guardedFence is the fence of a guard when it is a single one, for the metrics.
+func (e *Engine) guardedFence(g *guardRun) string {
+	if g == nil || g.demand.session {
+		return ""
+	}
+	fence := ""
+	for i, name := range e.cfg.Fences {
+		if g.demand.fences.Has(i) {
+			if fence != "" {
+				return ""
+			}
+			fence = name
+		}
+	}
+	return fence
+}

@@ -1,0 +1,312 @@
+package relay
+
+import (
+	"strconv"
+
+	"github.com/fenceproxy/fenceproxy/rewrite"
+	"github.com/fenceproxy/fenceproxy/tokens"
+	"github.com/fenceproxy/fenceproxy/wire"
+)
+
+// demand is what has to be checked before a statement runs.
+type demand struct {
+	fences rewrite.FenceSet // the token of each of these
+	// session: every token that the session has, because the statement may write anything.
+	session bool
+}
+
+func (d *demand) none() bool { return !d.session && d.fences.Empty() }
+
+func (e *Engine) demandOfVerdict(v verdict) demand {
+	var d demand
+	e.addPlan(&d, v.plan)
+	for _, p := range v.more {
+		e.addPlan(&d, p)
+	}
+	return d
+}
+
+func (e *Engine) addPlan(d *demand, p *rewrite.Plan) {
+	if p == nil {
+		return
+	}
+	for i := range p.Statements {
+		e.addStatement(d, &p.Statements[i])
+	}
+}
+
+func (e *Engine) addStatement(d *demand, st *rewrite.Statement) {
+	switch st.Kind {
+	case rewrite.KindNoBlock, rewrite.KindPrepare:
+		return
+	case rewrite.KindExecute:
+		v := e.possibleStatement([]byte(st.Name))
+		e.addPlan(d, v.plan)
+		for _, p := range v.more {
+			e.addPlan(d, p)
+		}
+	case rewrite.KindFetch:
+		if e.doubt.cursors {
+			d.session = d.session || e.opaqueGuarded(st)
+		}
+	}
+	switch st.Effect {
+	case rewrite.EffectUnknown:
+		d.fences = e.cfg.Analyzer.All()
+	case rewrite.EffectOpaque:
+		d.session = d.session || e.opaqueGuarded(st)
+		fallthrough
+	case rewrite.EffectWrite:
+		if !st.Fences.Empty() {
+			if d.fences.Empty() {
+				d.fences = st.Fences // shared with the plan, immutable
+			} else {
+				d.fences = d.fences.Union(st.Fences)
+			}
+		}
+	}
+}
+
+// opaqueGuarded reports whether the policy puts a guard of the session's fences in front of an opaque statement. In doubt
+// it does, and the database finds out whether the session has a token.
+func (e *Engine) opaqueGuarded(st *rewrite.Statement) bool {
+	if (st.Kind == rewrite.KindCall || st.Kind == rewrite.KindDo) && e.cfg.Call == CallAllow {
+		return false
+	}
+	return e.cfg.Opaque == OpaqueReject || !e.token.sure || !e.token.guess.absent()
+}
+
+// guardRun is a guard that was sent. Its success makes it held if nothing has happened to the transaction or the token
+// since it was sent.
+type guardRun struct {
+	demand demand
+	block  bool
+	epoch  uint64
+	serial uint64
+}
+
+// fastGuard is the message of the fast form, kept while mark and token stay what they are.
+type fastGuard struct {
+	raw     string
+	mark    tokens.Mark
+	message []byte
+}
+
+// unheld takes from d what is held already.
+func (e *Engine) unheld(d *demand) {
+	h := e.heldNow()
+	if h == nil || d.none() {
+		return
+	}
+	if d.session && h.session {
+		d.session = false
+	}
+	for i := range e.cfg.Fences {
+		if d.fences.Has(i) && !h.fences.Has(i) {
+			return
+		}
+	}
+	d.fences = rewrite.FenceSet{}
+	if d.none() {
+		e.rec.Guard(GuardSkipped)
+	}
+}
+
+// guardExecute puts the guards that d demands in front of the current Execute.
+//
+// This is the right place: every writing statement takes its snapshot at Execute, while a SELECT takes it at Bind
+// (postgres.c exec_bind_message, pquery.c PortalStart), so the guard's reading step is bound only after its locking step
+// was executed. Portals are named and closed, so that the client's unnamed portal and statement survive.
+func (e *Engine) guardExecute(d *demand) {
+	e.unheld(d)
+	if d.none() {
+		return
+	}
+	e.tx.touchedNow = true
+	if d.session {
+		e.guardSlowly(reservedSession, demand{session: true}, GuardSession)
+	}
+	if d.fences.Empty() {
+		return
+	}
+	only := demand{fences: d.fences}
+	if f, t, ok := e.fastFence(d.fences); ok {
+		e.guardFast(f, t, only)
+		return
+	}
+	e.guardSlowly(reservedGuard, only, GuardSlow)
+}
+
+// fastFence is the single fence of s if its mark is known and equals the session's token, as far as the engine knows.
+func (e *Engine) fastFence(s rewrite.FenceSet) (fence int, t tokens.Token, ok bool) {
+	fence = -1
+	for i := range e.cfg.Fences {
+		if s.Has(i) {
+			if fence >= 0 {
+				return 0, t, false
+			}
+			fence = i
+		}
+	}
+	if fence < 0 || e.marks[fence].Name == "" {
+		return 0, t, false
+	}
+	t, ok = e.token.guess.list.For(e.cfg.Fences[fence], e.cfg.Bare)
+	return fence, t, ok && t == e.marks[fence].Token
+}
+
+func (e *Engine) newRun(d demand) *guardRun {
+	g := e.runs.guard()
+	*g = guardRun{demand: d, block: e.tx.block, epoch: e.tx.epoch, serial: e.token.serial}
+	return g
+}
+
+func (e *Engine) guardFast(fence int, t tokens.Token, d demand) {
+	e.rec.Guard(GuardFast)
+	e.prepareReserved(reservedLock)
+	e.prepareReserved(reservedRead)
+	if e.fasts == nil {
+		e.fasts = make([]fastGuard, len(e.cfg.Fences))
+	}
+	f := &e.fasts[fence]
+	if f.message == nil || f.raw != e.token.guess.raw || f.mark != e.marks[fence] {
+		*f = fastGuard{e.token.guess.raw, e.marks[fence], e.fastMessage(e.marks[fence], t)}
+	}
+	e.act.before = append(e.act.before, f.message)
+	e.pushInjected(forLock, nil)
+	e.pushInjected(forGuard, e.newRun(d))
+}
+
+// fastMessage is B E C B E C: lock, then read.
+func (e *Engine) fastMessage(m tokens.Mark, t tokens.Token) []byte {
+	portal := e.reserved.portal()
+	id := strconv.AppendInt(nil, int64(m.ID), 10)
+	b := wire.AppendBind(nil, portal, e.reserved.name(reservedLock), id)
+	b = wire.AppendExecute(b, portal)
+	b = wire.AppendClose(b, wire.TargetPortal, portal)
+	b = wire.AppendBind(b, portal, e.reserved.name(reservedRead), id, []byte(m.Name), []byte(e.token.guess.raw),
+		strconv.AppendInt(nil, t.Epoch, 10), strconv.AppendInt(nil, t.Counter, 10), []byte(e.cfg.Bare))
+	b = wire.AppendExecute(b, portal)
+	return wire.AppendClose(b, wire.TargetPortal, portal)
+}
+
+func (e *Engine) guardSlowly(s reserved, d demand, form GuardForm) {
+	e.rec.Guard(form)
+	e.prepareReserved(s)
+	portal := e.reserved.portal()
+	at := len(e.cmem)
+	if s == reservedSession {
+		e.cmem = wire.AppendBind(e.cmem, portal, e.reserved.name(s), []byte(e.cfg.Bare), boolText(e.tokenlessPasses()))
+	} else {
+		e.cmem = wire.AppendBind(e.cmem, portal, e.reserved.name(s), e.fenceArray(d.fences), []byte(e.cfg.Bare))
+	}
+	e.cmem = wire.AppendExecute(e.cmem, portal)
+	e.cmem = wire.AppendClose(e.cmem, wire.TargetPortal, portal)
+	e.act.before = append(e.act.before, e.cmem[at:])
+	e.pushInjected(forGuard, e.newRun(d))
+}
+
+func (e *Engine) tokenlessPasses() bool { return e.cfg.Opaque == OpaqueAllow }
+
+func boolText(b bool) []byte {
+	if b {
+		return []byte("t")
+	}
+	return []byte("f")
+}
+
+// fenceArray is the text form of a text[]. Names hold no quote and no backslash (tokens.ValidName).
+func (e *Engine) fenceArray(s rewrite.FenceSet) []byte {
+	b := []byte{'{'}
+	for i, name := range e.cfg.Fences {
+		if s.Has(i) {
+			if len(b) > 1 {
+				b = append(b, ',')
+			}
+			b = append(append(append(b, '"'), name...), '"')
+		}
+	}
+	return append(b, '}')
+}
+
+func (e *Engine) prepareReserved(s reserved) {
+	if e.reserved.present(s, e.segment) {
+		return
+	}
+	e.reserved.sentIn[s] = e.segment
+	at := len(e.cmem)
+	e.cmem = e.reserved.appendPrepare(e.cmem, s)
+	e.act.before = append(e.act.before, e.cmem[at:])
+	e.slots.push().become(slotClose, injected, forNothing)
+	p := e.slots.push()
+	p.become(slotParse, injected, forReserved)
+	p.reserved = s
+}
+
+// pushInjected pushes the slots of Bind, Execute and Close.
+func (e *Engine) pushInjected(p purpose, g *guardRun) {
+	e.slots.push().become(slotBind, injected, forNothing)
+	x := e.slots.push()
+	x.become(slotExecute, injected, p)
+	x.guard = g
+	e.slots.push().become(slotClose, injected, forNothing)
+}
+
+func (s *slot) become(k slotKind, o origin, p purpose) { s.kind, s.origin, s.purpose = k, o, p }
+
+// guardPassed: the server has run a guard to its end.
+func (e *Engine) guardPassed(g *guardRun) {
+	if g == nil || !g.block || !e.tx.block || g.epoch != e.tx.epoch || g.serial != e.token.serial {
+		return
+	}
+	h := &e.tx.held
+	if h.epoch != g.epoch || h.serial != g.serial {
+		*h = heldGuards{epoch: g.epoch, serial: g.serial}
+	}
+	h.session = h.session || g.demand.session
+	if h.fences.Empty() {
+		h.fences = g.demand.fences
+	} else if !g.demand.fences.Empty() {
+		h.fences = h.fences.Union(g.demand.fences)
+	}
+}
+
+// runPool keeps guardRuns and queryRuns for reuse, so that a guarded statement costs no allocation.
+type runPool struct {
+	guards  []*guardRun
+	queries []*queryRun
+}
+
+const maxPooled = 64
+
+func (p *runPool) guard() *guardRun {
+	if k := len(p.guards); k > 0 {
+		g := p.guards[k-1]
+		p.guards = p.guards[:k-1]
+		return g
+	}
+	return &guardRun{}
+}
+
+func (p *runPool) putGuard(g *guardRun) {
+	if len(p.guards) < maxPooled {
+		*g = guardRun{}
+		p.guards = append(p.guards, g)
+	}
+}
+
+func (p *runPool) query() *queryRun {
+	if k := len(p.queries); k > 0 {
+		q := p.queries[k-1]
+		p.queries = p.queries[:k-1]
+		return q
+	}
+	return &queryRun{}
+}
+
+func (p *runPool) putQuery(q *queryRun) {
+	if len(p.queries) < maxPooled {
+		q.reset()
+		p.queries = append(p.queries, q)
+	}
+}

@@ -1,0 +1,330 @@
+package relay
+
+import (
+	"github.com/fenceproxy/fenceproxy/rewrite"
+	"github.com/fenceproxy/fenceproxy/tokens"
+	"github.com/fenceproxy/fenceproxy/wire"
+)
+
+// queryRun follows the results of one Query through its statements.
+type queryRun struct {
+	plan    *rewrite.Plan
+	steps   []step
+	next    int // index in steps of the result that comes next
+	inserts []insert
+}
+
+// step is one result of a Query: that of a client's statement, or of a guard in front of one.
+type step struct {
+	statement int // index in plan.Statements
+	guard     *guardRun
+	token     *pendingToken
+	prepare   *statement // its pending definition
+	changesTx bool
+}
+
+// insert is a piece of SQL put into a Query, in characters of the text that the server gets.
+type insert struct{ at, length int }
+
+func (q *queryRun) reset() {
+	clear(q.steps)
+	*q = queryRun{steps: q.steps[:0], inserts: q.inserts[:0]}
+}
+
+// current is the step whose result comes next, nil behind the last.
+func (q *queryRun) current() *step {
+	if q.next >= len(q.steps) {
+		return nil
+	}
+	return &q.steps[q.next]
+}
+
+// clientPosition maps an error position of the server's text to the client's text. ok is false inside an insert.
+func (q *queryRun) clientPosition(p int) (mapped int, ok bool) {
+	shift := 0
+	for _, in := range q.inserts {
+		switch {
+		case p-1 >= in.at+in.length:
+			shift += in.length
+		case p-1 >= in.at:
+			return 0, false
+		}
+	}
+	return p - shift, true
+}
+
+func (e *Engine) clientQuery(body []byte) bool {
+	sql, ok := wire.DecodeQuery(body)
+	if !ok {
+		return false
+	}
+	a := e.analyze(sql)
+	if a.Plain {
+		e.countStatements(a.Plan)
+		e.boundary(slotQuery)
+		return true
+	}
+	if e.cfg.Mode == ModeObserve {
+		e.observeQuery(a.Plan)
+		e.sendQuery(a, sql)
+		return true
+	}
+	if r := e.refusalOfPlan(a.Plan); r != nil {
+		e.poisonQuery(*r)
+		return true
+	}
+	if a.Effect == rewrite.EffectUnknown && len(e.cfg.Fences) > 0 && !e.probed(a.Plan, sql) {
+		return true
+	}
+	if e.mustAsk(a.Plan) {
+		return true
+	}
+	if r := e.presentTokens(a.Plan); r != nil {
+		e.poisonQuery(*r)
+		return true
+	}
+	if e.act.pause != pauseNone {
+		return true
+	}
+	if st := lone(a.Plan); st != nil {
+		var d demand
+		e.addStatement(&d, st)
+		if r := e.knownStale(&d); r != nil {
+			e.poisonQuery(*r)
+			return true
+		}
+	}
+	e.sendQuery(a, sql)
+	return true
+}
+
+// presentTokens presents what the string assigns to fence.token. Only an assignment that nothing but harmless statements
+// precede is announced; a malformed one anywhere refuses the whole string.
+func (e *Engine) presentTokens(p *rewrite.Plan) *refusal {
+	harmless := true
+	for i := range p.Statements {
+		st := &p.Statements[i]
+		if st.Kind == rewrite.KindSetToken && st.Token.Param == 0 {
+			if harmless {
+				if r := e.presentToken(st.Token.Value, st.Token.Local); r != nil || e.act.pause != pauseNone {
+					return r
+				}
+			} else if r := e.checkToken(st.Token.Value, st.Token.Local); r != nil {
+				return r
+			}
+			harmless = false // the raise of a second token would refuse what the first has written
+			continue
+		}
+		if st.Effect >= rewrite.EffectLock {
+			harmless = false
+		}
+	}
+	return nil
+}
+
+// checkToken refuses a value that cannot be right.
+func (e *Engine) checkToken(raw string, local bool) *refusal {
+	list, err := tokens.Parse(raw)
+	if err != nil {
+		return refuse(tokenError(err))
+	}
+	if err := list.Check(e.cfg.Fences, e.cfg.Bare); err != nil {
+		return refuse(err)
+	}
+	if e.cfg.Pooled && !local && len(list) > 0 {
+		return &refusePooled
+	}
+	return nil
+}
+
+// sendQuery sends the string, with a guard spliced in front of each statement that needs one: a COMMIT inside the string
+// releases the guards in front of it. Guards stand on the line of their statement, so that the client's line numbers
+// stay right.
+func (e *Engine) sendQuery(a rewrite.Analysis, sql []byte) {
+	run := e.runs.query()
+	run.plan = a.Plan
+	slot := e.boundary(slotQuery)
+	slot.query = run
+	slot.opaque = a.Effect >= rewrite.EffectOpaque
+	e.countStatements(a.Plan)
+
+	head := len(e.cmem)
+	copied := 0 // bytes of sql that are in cmem already
+	chars := 0  // and their characters, inserts included
+	for i := range a.Statements {
+		st := &a.Statements[i]
+		if st.Kind == rewrite.KindEmpty {
+			continue
+		}
+		if e.enforcing() {
+			var d demand
+			e.addStatement(&d, st)
+			if len(a.Statements) == 1 {
+				e.unheld(&d)
+			}
+			if !d.none() {
+				e.tx.touchedNow = true
+				if copied == 0 && len(run.inserts) == 0 {
+					e.cmem = append(e.cmem, wire.FrontendQuery, 0, 0, 0, 0)
+				}
+				start := int(a.Starts[i])
+				chars += e.charsOf(sql[copied:start])
+				e.cmem = append(e.cmem, sql[copied:start]...)
+				copied = start
+				n := e.spliceGuards(run, i, d)
+				run.inserts = append(run.inserts, insert{chars, n})
+				chars += n
+			}
+		}
+		e.sendStep(run, i, st)
+	}
+	e.tx.touchedBefore = e.tx.touchedBefore || e.tx.touchedNow
+	e.tx.touchedNow = false
+	if run.changesTx() {
+		slot.changesTx = true
+		e.tx.changing++
+	}
+	if len(run.inserts) == 0 {
+		return
+	}
+	e.cmem = append(append(e.cmem, sql[copied:]...), 0)
+	e.act.instead = finishMessage(e.cmem[head:])
+}
+
+func finishMessage(m []byte) []byte {
+	n := len(m) - 1
+	m[1], m[2], m[3], m[4] = byte(n>>24), byte(n>>16), byte(n>>8), byte(n)
+	return m
+}
+
+// charsOf counts the characters that PostgreSQL counts in its error positions.
+func (e *Engine) charsOf(b []byte) int {
+	n, _ := wire.Chars(b, e.encoding)
+	return n
+}
+
+// spliceGuards appends the guards that d demands and returns their length, in bytes and characters alike.
+func (e *Engine) spliceGuards(run *queryRun, statement int, d demand) int {
+	at := len(e.cmem)
+	if d.session {
+		e.rec.Guard(GuardSession)
+		e.cmem = append(tokens.AppendGuardSession(e.cmem, e.cfg.Bare, e.tokenlessPasses()), ';')
+		run.steps = append(run.steps, step{statement: statement, guard: e.newRun(demand{session: true})})
+	}
+	if !d.fences.Empty() {
+		only := demand{fences: d.fences}
+		if f, t, ok := e.fastFence(d.fences); ok {
+			e.rec.Guard(GuardFast)
+			e.cmem = tokens.AppendFastGuard(e.cmem, e.marks[f], e.token.guess.raw, t, e.cfg.Bare)
+		} else {
+			e.rec.Guard(GuardSlow)
+			e.cmem = tokens.AppendGuard(e.cmem, e.fenceNames(d.fences), e.cfg.Bare)
+		}
+		e.cmem = append(e.cmem, ';')
+		run.steps = append(run.steps, step{statement: statement, guard: e.newRun(only)})
+	}
+	return len(e.cmem) - at
+}
+
+func (e *Engine) fenceNames(s rewrite.FenceSet) []string {
+	var names []string
+	for i, name := range e.cfg.Fences {
+		if s.Has(i) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// sendStep notes what a statement of a Query may do, from now on and on its result.
+func (e *Engine) sendStep(run *queryRun, i int, st *rewrite.Statement) {
+	s := step{statement: i}
+	s.changesTx = e.sentStatement(st)
+	switch st.Kind {
+	case rewrite.KindSetToken:
+		if st.Token.Param == 0 {
+			s.token = &pendingToken{e.token.assign(present(st.Token.Value), st.Token.Local)}
+		} else {
+			e.token.disturb()
+		}
+	case rewrite.KindPrepare:
+		s.prepare = e.prepared(st)
+	case rewrite.KindExecute:
+		// What it runs is as unknown as its definition.
+		v := e.possibleStatement([]byte(st.Name))
+		v.each(func(p *rewrite.Plan) {
+			for k := range p.Statements {
+				s.changesTx = e.sentStatement(&p.Statements[k]) || s.changesTx
+			}
+		})
+	}
+	run.steps = append(run.steps, s)
+}
+
+func (run *queryRun) changesTx() bool {
+	for i := range run.steps {
+		if run.steps[i].changesTx {
+			return true
+		}
+	}
+	return false
+}
+
+// stepDone applies the effects of the statement whose result has come.
+func (e *Engine) stepDone(run *queryRun, tag []byte) (swallow bool) {
+	s := run.current()
+	if s == nil {
+		return false
+	}
+	run.next++
+	if s.guard != nil {
+		e.guardPassed(s.guard)
+		return true
+	}
+	st := &run.plan.Statements[s.statement]
+	e.statementDone(st, tag)
+	if s.token != nil {
+		e.token.confirmed(s.token.serial)
+	}
+	if s.prepare != nil {
+		s.prepare.settle(true)
+		s.prepare = nil
+	}
+	return false
+}
+
+// endQuery: the string is over, with or without all of its results.
+func (e *Engine) endQuery(run *queryRun) {
+	for i := range run.steps {
+		s := &run.steps[i]
+		if s.prepare != nil {
+			s.prepare.settle(false)
+		}
+		if s.guard != nil {
+			e.runs.putGuard(s.guard)
+		}
+	}
+	e.runs.putQuery(run)
+}
+
+// statementDone applies what a completed statement did to names.
+func (e *Engine) statementDone(st *rewrite.Statement, tag []byte) {
+	switch st.Kind {
+	case rewrite.KindDeallocate:
+		if st.Name != "" {
+			e.names.forget(st.Name)
+			return
+		}
+		e.reserved.lose()
+		e.names.forgetStatements()
+	case rewrite.KindDiscard:
+		e.reserved.lose()
+		e.names.forgetStatements()
+		e.names.forgetPortals()
+		e.doubt = doubts{}
+	case rewrite.KindDeclare:
+		if st.Effect >= rewrite.EffectOpaque {
+			e.doubt.cursors = true
+		}
+	}
+}

@@ -1,0 +1,193 @@
+package relay
+
+import (
+	"fmt"
+
+	"github.com/fenceproxy/fenceproxy/rewrite"
+	"github.com/fenceproxy/fenceproxy/tokens"
+	"github.com/fenceproxy/fenceproxy/wire"
+)
+
+// refusal is an error that the client gets in place of what it asked for.
+type refusal struct {
+	tokens.Error
+	by By
+}
+
+func refuse(err *tokens.Error) *refusal { return &refusal{Error: *err, by: ByProxy} }
+
+func refuseTooLong(limit int) refusal {
+	return refusal{Error: tokens.Error{
+		Code:    "54000", // program_limit_exceeded
+		Message: "statement is too long for the proxy to check",
+		Detail:  fmt.Sprintf("The limit is %d bytes (max_statement_bytes).", limit),
+	}, by: ByProxy}
+}
+
+func refuseReservedName() refusal {
+	return refusal{Error: tokens.Error{
+		Code:    tokens.CodeNotAllowed,
+		Message: "this prepared statement or portal belongs to the proxy",
+		Hint:    "It checks the session's fencing token. Use another name.",
+	}, by: ByProxy}
+}
+
+var refuseCall = refusal{Error: tokens.Error{
+	Code:    tokens.CodeNotAllowed,
+	Message: "CALL and DO are not allowed through this proxy",
+	Detail:  "They may commit inside, where no guard can run (opaque_call: reject).",
+}, by: ByProxy}
+
+var refuseFunctionCall = refusal{Error: tokens.Error{
+	Code:    tokens.CodeNotAllowed,
+	Message: "the function call protocol message is not allowed through this proxy",
+	Detail:  "Nothing can be checked in the transaction of the call.",
+	Hint:    "Call the function in a SELECT.",
+}, by: ByProxy}
+
+var refuseUnread = refusal{Error: tokens.Error{
+	Code:    tokens.CodeNotAllowed,
+	Message: "the proxy cannot read this string of several statements",
+	Detail:  "PostgreSQL can, so that it may write fenced data unseen.",
+	Hint:    "Send its statements one at a time.",
+}, by: ByProxy}
+
+var refusePooled = refusal{Error: tokens.Error{
+	Code:    tokens.CodeMalformed,
+	Message: "fence.token must be set with SET LOCAL here",
+	Detail:  "Connections to this address are shared by a transaction pooler: a plain SET would reach its next client.",
+	Hint:    "Use SET LOCAL fence.token = ... in the transaction that writes.",
+}, by: ByProxy}
+
+// The server must refuse the client's message itself, in its place among the others: what follows is skipped or rolled
+// back by PostgreSQL's own rules, and the client's count of replies stays right. So the message is replaced by one with
+// a syntax error, which is raised before anything else is looked at (postgres.c exec_parse_message, exec_simple_query:
+// raw parsing comes before the check for an aborted transaction), and the error that comes back is exchanged.
+const poisonSQL = "refused by fenceproxy"
+
+// poisonQuery replaces the current Query.
+func (e *Engine) poisonQuery(r refusal) {
+	at := len(e.cmem)
+	e.cmem = wire.AppendQuery(e.cmem, poisonSQL)
+	e.act.instead = e.cmem[at:]
+	e.refusing(e.boundary(slotQuery), r)
+}
+
+// poisonExtended replaces the current message of the extended protocol. The Parse has a reserved name: the client's
+// unnamed statement survives.
+func (e *Engine) poisonExtended(r refusal) {
+	at := len(e.cmem)
+	e.cmem = wire.AppendParse(e.cmem, e.reserved.poison(), poisonSQL)
+	e.act.instead = e.cmem[at:]
+	s := e.slots.push()
+	s.kind = slotParse
+	e.refusing(s, r)
+}
+
+func (e *Engine) refusing(s *slot, r refusal) {
+	s.origin = poisoned
+	s.refusal = &r
+	e.rec.Rejected(r.Code, r.Fence, r.by)
+}
+
+// refuseReserved poisons a message that names something of the engine's own.
+func (e *Engine) refuseReserved(name []byte) bool {
+	if !e.reserved.owns(name) {
+		return false
+	}
+	e.poisonExtended(refuseReservedName())
+	return true
+}
+
+// refusalOf is why a statement must not run, whatever the tokens are.
+func (e *Engine) refusalOf(st *rewrite.Statement) *refusal {
+	switch {
+	case st.Refuse != nil:
+		return &refusal{Error: tokens.Error{Code: st.Refuse.Code, Message: st.Refuse.Message, Hint: st.Refuse.Hint}, by: ByProxy}
+	case e.cfg.Call == CallReject && (st.Kind == rewrite.KindCall || st.Kind == rewrite.KindDo):
+		return &refuseCall
+	case st.Name != "" && e.reserved.ownsString(st.Name):
+		r := refuseReservedName()
+		return &r
+	}
+	return nil
+}
+
+func (e *Engine) refusalOfPlan(p *rewrite.Plan) *refusal {
+	if p == nil {
+		return nil
+	}
+	for i := range p.Statements {
+		if r := e.refusalOf(&p.Statements[i]); r != nil {
+			return r
+		}
+	}
+	return nil
+}
+
+func (e *Engine) refuseExecute(v verdict) bool {
+	r := e.refusalOfPlan(v.plan)
+	for i := 0; r == nil && i < len(v.more); i++ {
+		r = e.refusalOfPlan(v.more[i])
+	}
+	if r == nil {
+		return false
+	}
+	e.poisonExtended(*r)
+	return true
+}
+
+// knownStale refuses without asking the database, when the server has confirmed the token and the token is known to be
+// stale: it will be for ever.
+func (e *Engine) knownStale(d *demand) *refusal {
+	if e.cfg.Known == nil || !e.token.sure || e.tx.state == wire.TxFailed {
+		return nil
+	}
+	for i, fence := range e.cfg.Fences {
+		if !d.fences.Has(i) {
+			continue
+		}
+		t, ok := e.token.guess.list.For(fence, e.cfg.Bare)
+		if !ok {
+			continue
+		}
+		if mark, stale := e.cfg.Known.Stale(e.session.Database, fence, t); stale {
+			return refuse(tokens.StaleError(fence, t, mark))
+		}
+	}
+	return nil
+}
+
+// append appends the refusal as the client sees it.
+func (r *refusal) append(dst []byte, severity string) []byte {
+	return wire.AppendError(dst, &wire.Error{
+		Severity: severity, Code: r.Code, Message: r.Message, Detail: r.Detail, Hint: r.Hint,
+	})
+}
+
+// fatalError ends the session with an error of the proxy's own.
+func (e *Engine) fatalError(err *tokens.Error, out *Output) {
+	e.fatal = true
+	e.smem = (&refusal{Error: *err}).append(e.smem, "FATAL")
+	out.ToClient.add(e.smem)
+	out.Close = true
+}
+
+func (e *Engine) refuseFrame(out *Output) error {
+	e.violation("invalid message length", out)
+	return errFrame
+}
+
+func (e *Engine) malformed(out *Output) error {
+	e.violation("invalid message format", out)
+	return errMalformed
+}
+
+// violation tells the client that it broke the protocol (08P01), as PostgreSQL does before it ends the session. The
+// bytes are new memory: this may happen in either direction.
+func (e *Engine) violation(message string, out *Output) {
+	e.fatal = true
+	r := refusal{Error: tokens.Error{Code: "08P01", Message: message}}
+	out.ToClient.add(r.append(nil, "FATAL"))
+	out.Close = true
+}

@@ -1,0 +1,475 @@
+package relay
+
+import (
+	"github.com/fenceproxy/fenceproxy/wire"
+)
+
+// Bounds up to which a message of the server is held to be looked at. A longer one passes (or is dropped) unread.
+const (
+	maxErrorHeld  = 256 << 10
+	maxStatusHeld = 16 << 10
+	maxRowHeld    = 64 << 10
+	maxTagHeld    = 1 << 10
+)
+
+// FromServer takes bytes from the server, all of them. Beside bytes for the client it may carry bytes for the server, but
+// only while the client is paused or not yet ready, and then also EffectResume or EffectAnnounce.
+func (e *Engine) FromServer(in []byte, out *Output) error {
+	e.smem = e.smem[:0]
+	w := window{in: in}
+	for w.pos < len(in) && !e.fatal {
+		if err := e.nextFromServer(&w, out); err != nil {
+			w.flush(&out.ToClient)
+			return err
+		}
+	}
+	w.flush(&out.ToClient)
+	return e.wake(out)
+}
+
+// wake resumes the client if what it waits for has come.
+func (e *Engine) wake(out *Output) error {
+	if e.phase != phaseReady || e.fatal {
+		return nil
+	}
+	switch e.pause {
+	case pauseLogin:
+	case pauseQuiet:
+		if e.syncs > 0 {
+			return nil
+		}
+	case pauseDepth:
+		if e.slots.n > maxUnanswered/2 {
+			return nil
+		}
+	case pauseAsk:
+		if e.syncs > 0 {
+			return nil
+		}
+		e.asked = true
+	case pauseProbe:
+		if e.probe.state == probeSent {
+			return nil
+		}
+		if e.syncs > 0 {
+			return nil
+		}
+	default:
+		return nil
+	}
+	return e.resume(out)
+}
+
+func (e *Engine) nextFromServer(w *window, out *Output) error {
+	a := &e.server
+	if a.rest > 0 {
+		n := min(a.rest, len(w.in)-w.pos)
+		a.rest -= n
+		if a.drop {
+			w.drop(&out.ToClient, n)
+		} else {
+			w.pos += n
+		}
+		return nil
+	}
+	if len(a.held) > 0 {
+		return e.assembleFromServer(w, out)
+	}
+	b := w.in[w.pos:]
+	if len(b) < wire.HeaderLen {
+		a.held = append(a.held, b...)
+		w.drop(&out.ToClient, len(b))
+		return nil
+	}
+	typ, size, ok := wire.Frame(b)
+	if !ok {
+		return e.lostServer(out)
+	}
+	if !e.serverLook(typ, size) {
+		drop := e.serverType(typ)
+		n := min(size, len(b))
+		a.rest, a.drop = size-n, drop
+		if drop {
+			w.drop(&out.ToClient, n)
+		} else {
+			w.pos += n
+		}
+		return nil
+	}
+	if len(b) < size {
+		a.held = append(grown(a.held, size), b...)
+		w.drop(&out.ToClient, len(b))
+		return nil
+	}
+	switch r := e.serverMessage(typ, b[:size], out); {
+	case r.instead != nil:
+		w.drop(&out.ToClient, size)
+		out.ToClient.add(r.instead)
+	case r.drop:
+		w.drop(&out.ToClient, size)
+	default:
+		w.pos += size
+	}
+	return nil
+}
+
+func (e *Engine) assembleFromServer(w *window, out *Output) error {
+	a := &e.server
+	take := func(upTo int) bool {
+		n := min(upTo-len(a.held), len(w.in)-w.pos)
+		a.held = append(a.held, w.in[w.pos:w.pos+n]...)
+		w.drop(&out.ToClient, n)
+		return len(a.held) >= upTo
+	}
+	if len(a.held) < wire.HeaderLen && !take(wire.HeaderLen) {
+		return nil
+	}
+	typ, size, ok := wire.Frame(a.held)
+	if !ok {
+		return e.lostServer(out)
+	}
+	var r reply
+	if e.serverLook(typ, size) {
+		if !take(size) {
+			return nil
+		}
+		r = e.serverMessage(typ, a.held, out)
+	} else {
+		r.drop = e.serverType(typ)
+		a.rest, a.drop = size-len(a.held), r.drop
+	}
+	switch {
+	case r.instead != nil:
+		out.ToClient.add(r.instead)
+	case !r.drop:
+		at := len(e.smem)
+		e.smem = append(e.smem, a.held...)
+		out.ToClient.add(e.smem[at:])
+	}
+	a.release()
+	return nil
+}
+
+// lostServer: the server's bytes make no sense. The client is told, and the session ends.
+func (e *Engine) lostServer(out *Output) error {
+	e.violation("invalid message from the server", out)
+	return errFrame
+}
+
+// reply is what becomes of a message of the server.
+type reply struct {
+	instead []byte
+	drop    bool
+}
+
+// serverLook reports whether the whole message has to be seen.
+func (e *Engine) serverLook(typ byte, size int) bool {
+	switch typ {
+	case wire.BackendReadyForQuery:
+		return size == wire.HeaderLen+1
+	case wire.BackendErrorResponse:
+		return size <= maxErrorHeld
+	case wire.BackendParameterStatus:
+		return size <= maxStatusHeld
+	case wire.BackendCommandComplete:
+		return size <= maxTagHeld
+	case wire.BackendDataRow:
+		s := e.slots.front()
+		return s != nil && s.origin == injected && size <= maxRowHeld || e.splicedRow(s, size)
+	case wire.BackendNoticeResponse:
+		s := e.slots.front()
+		return s != nil && s.query != nil && len(s.query.inserts) > 0 && size <= maxErrorHeld
+	}
+	return false
+}
+
+// splicedRow: a row of a guard that was spliced into a Query.
+func (e *Engine) splicedRow(s *slot, size int) bool {
+	return s != nil && s.query != nil && size <= maxRowHeld && s.query.atGuard()
+}
+
+func (q *queryRun) atGuard() bool {
+	s := q.current()
+	return s != nil && s.guard != nil
+}
+
+// swallowing reports whether the results that come now are those of something injected.
+func (e *Engine) swallowing() bool {
+	s := e.slots.front()
+	return s != nil && (s.origin == injected || s.query != nil && s.query.atGuard())
+}
+
+// serverType deals with messages whose type says enough, and reports whether the client must not see them.
+func (e *Engine) serverType(typ byte) (drop bool) {
+	switch typ {
+	case wire.BackendDataRow, wire.BackendCopyData, wire.BackendCopyDone, wire.BackendFunctionCallResponse,
+		wire.BackendParameterDescription, wire.BackendCopyOutResponse:
+		return e.swallowing()
+	case wire.BackendRowDescription, wire.BackendNoData:
+		s := e.slots.front()
+		if s != nil && s.kind == slotDescribe {
+			e.pop()
+			return false
+		}
+		return e.swallowing()
+	case wire.BackendParseComplete, wire.BackendBindComplete, wire.BackendCloseComplete, wire.BackendPortalSuspended:
+		return e.completed(typ)
+	case wire.BackendEmptyQueryResponse:
+		s := e.slots.front()
+		if s != nil && s.kind == slotExecute {
+			return e.completed(typ)
+		}
+		return false
+	case wire.BackendCopyInResponse:
+		e.enterCopyIn() // a guard never copies
+		return false
+	case wire.BackendErrorResponse: // too long to be looked at
+		return e.failed(nil, nil).drop
+	case wire.BackendCommandComplete:
+		return e.commandComplete(nil)
+	}
+	return false
+}
+
+// completed pops the slot of a message that the server has carried out.
+func (e *Engine) completed(typ byte) (drop bool) {
+	s := e.slots.front()
+	if s == nil {
+		return false
+	}
+	switch {
+	case typ == wire.BackendParseComplete && s.kind == slotParse:
+		if s.purpose == forReserved {
+			e.reserved.confirmed[s.reserved] = true
+		} else if s.purpose == forProbe {
+			e.probe.state = probeParsed
+		} else if s.statement != nil {
+			s.statement.settle(true)
+			s.statement = nil
+		}
+	case typ == wire.BackendBindComplete && s.kind == slotBind:
+		if s.portal != nil {
+			s.portal.settle(true)
+			s.portal = nil
+		}
+	case typ == wire.BackendCloseComplete && s.kind == slotClose:
+		if s.statement != nil {
+			s.statement.current = verdict{}
+		}
+		if s.portal != nil {
+			s.portal.current = verdict{}
+		}
+		s.statement, s.portal = nil, nil
+	case (typ == wire.BackendPortalSuspended || typ == wire.BackendEmptyQueryResponse) && s.kind == slotExecute:
+	default:
+		return s.origin == injected
+	}
+	drop = s.origin == injected
+	e.pop()
+	return drop
+}
+
+// enterCopyIn: the server reads copy data now. It ignores every Sync up to the CopyDone or CopyFail, also those that were
+// sent already (libpq sends one with the Execute).
+func (e *Engine) enterCopyIn() {
+	e.copyIn = true
+	for i := 1; i < e.slots.n; i++ {
+		s := e.slots.at(i)
+		if s.kind == slotCopyEnd {
+			e.copyIn = false
+			return
+		}
+		if s.kind != slotSync {
+			return
+		}
+		s.kind = slotCopyEnd
+		e.syncs--
+	}
+}
+
+// pop drops the front slot and what it still holds: what was not settled by then never will be.
+func (e *Engine) pop() {
+	s := e.slots.at(0)
+	if s.statement != nil && s.kind != slotClose {
+		s.statement.settle(false)
+	}
+	if s.portal != nil && s.kind == slotBind {
+		s.portal.settle(false)
+	}
+	if s.opaque {
+		e.reserved.lose() // a guard's Parse that was sent in front of it is confirmed, and worth nothing, by now
+	}
+	if s.guard != nil {
+		e.runs.putGuard(s.guard)
+	}
+	if s.query != nil {
+		e.endQuery(s.query)
+	}
+	if s.changesTx {
+		e.tx.changing--
+	}
+	switch s.kind {
+	case slotSync, slotQuery, slotFunction:
+		e.syncs--
+	}
+	e.slots.pop()
+}
+
+// dropToSync drops the slots of everything that the server skips after an error in the extended protocol.
+func (e *Engine) dropToSync() {
+	for e.slots.n > 0 {
+		if e.slots.at(0).kind == slotSync {
+			return
+		}
+		e.pop()
+	}
+	e.skipping = true
+}
+
+func (e *Engine) serverMessage(typ byte, m []byte, out *Output) reply {
+	body := m[wire.HeaderLen:]
+	switch typ {
+	case wire.BackendReadyForQuery:
+		return e.readyForQuery(body, out)
+	case wire.BackendErrorResponse:
+		return e.failed(body, out)
+	case wire.BackendParameterStatus:
+		e.parameterStatus(body)
+	case wire.BackendCommandComplete:
+		tag, _ := wire.DecodeCommandComplete(body)
+		return reply{drop: e.commandComplete(tag)}
+	case wire.BackendDataRow:
+		e.injectedRow(body)
+		return reply{drop: true}
+	case wire.BackendNoticeResponse:
+		return e.noticed(body)
+	}
+	return reply{}
+}
+
+// injectedRow reads a row of something injected.
+func (e *Engine) injectedRow(body []byte) {
+	s := e.slots.front()
+	if s == nil {
+		return
+	}
+	g := s.guard
+	switch {
+	case s.purpose == forQuestion:
+		e.question.read(body, e.start)
+		return
+	case s.query != nil:
+		g = s.query.current().guard
+	}
+	if g == nil {
+		return
+	}
+	// Guards tell the token that the session has; NULL, of the session's guard only, is none.
+	row, ok := wire.DecodeDataRow(body)
+	if !ok {
+		return
+	}
+	if raw, _, ok := row.Column(0); ok {
+		e.token.learn(raw, g.serial)
+	}
+}
+
+func (e *Engine) commandComplete(tag []byte) (drop bool) {
+	s := e.slots.front()
+	if s == nil {
+		return false
+	}
+	if s.kind == slotQuery {
+		if s.query != nil {
+			return e.stepDone(s.query, tag) || s.origin == injected
+		}
+		return s.origin == injected
+	}
+	if s.kind != slotExecute {
+		return s.origin == injected
+	}
+	drop = s.origin == injected
+	if s.purpose == forGuard {
+		e.guardPassed(s.guard)
+	}
+	if s.plan != nil && s.origin == fromClient {
+		if st := lone(s.plan); st != nil {
+			e.statementDone(st, tag)
+		}
+		if s.token != nil {
+			e.token.confirmed(s.token.serial)
+		}
+		if s.statement != nil { // PREPARE
+			s.statement.settle(true)
+			s.statement = nil
+		}
+	}
+	e.pop()
+	return drop
+}
+
+func (e *Engine) parameterStatus(body []byte) {
+	name, value, ok := wire.DecodeParameterStatus(body)
+	if !ok {
+		return
+	}
+	switch string(name) {
+	case "client_encoding":
+		e.encoding = string(value)
+		e.settings.UnsafeEncoding = unsafeEncoding(e.encoding)
+	case "standard_conforming_strings":
+		e.settings.BackslashQuotes = string(value) != "on"
+	}
+}
+
+// unsafeEncoding: a character of the encoding may hold a byte below 0x80 behind its first, so that a quote or backslash
+// may be part of a character (wchar.c, the client-only encodings). Names that are not known are taken for such.
+func unsafeEncoding(name string) bool {
+	switch name {
+	case "UTF8", "SQL_ASCII", "EUC_CN", "EUC_JP", "EUC_JIS_2004", "EUC_KR", "EUC_TW", "MULE_INTERNAL",
+		"LATIN1", "LATIN2", "LATIN3", "LATIN4", "LATIN5", "LATIN6", "LATIN7", "LATIN8", "LATIN9", "LATIN10",
+		"WIN866", "WIN874", "WIN1250", "WIN1251", "WIN1252", "WIN1253", "WIN1254", "WIN1255", "WIN1256", "WIN1257", "WIN1258",
+		"KOI8R", "KOI8U", "ISO_8859_5", "ISO_8859_6", "ISO_8859_7", "ISO_8859_8":
+		return false
+	}
+	return true
+}
+
+func (e *Engine) readyForQuery(body []byte, out *Output) reply {
+	state, ok := wire.DecodeReadyForQuery(body)
+	if !ok {
+		return reply{}
+	}
+	if e.phase != phaseReady {
+		return e.startupReady(state, out)
+	}
+	e.tx.state = state
+	e.copyIn = false
+	if e.cfg.Mode == ModeOff {
+		e.syncs = max(0, e.syncs-1)
+		return reply{}
+	}
+	var drop bool
+	if s := e.slots.front(); s != nil && (s.kind == slotSync || s.kind == slotQuery || s.kind == slotFunction) {
+		switch s.purpose {
+		case forQuestion:
+			e.answered()
+			drop = true
+		case forProbe:
+			drop = e.probe.state != probeFailed
+		}
+		e.pop()
+	}
+	// Otherwise a Z without a slot: a Sync inside copy data that the server had already given up (see enterCopyIn).
+	e.tx.block = state == wire.TxActive && e.tx.changing == 0
+	if state == wire.TxIdle {
+		e.names.forgetPortals()
+		if e.syncs == 0 {
+			e.token.transactionEnded(e.tx.failed)
+			e.tx.touchedBefore = false
+			e.tx.failed = false
+		}
+	}
+	e.shadow.ready(state)
+	return reply{drop: drop}
+}

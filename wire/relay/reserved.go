@@ -1,0 +1,84 @@
+package relay
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+
+	"github.com/fenceproxy/fenceproxy/tokens"
+	"github.com/fenceproxy/fenceproxy/wire"
+)
+
+// reserved is a prepared statement of the engine's own in the server session.
+type reserved uint8
+
+const (
+	reservedLock    reserved = iota // first step of the fast guard
+	reservedRead                    // second step of the fast guard
+	reservedGuard                   // slow guard
+	reservedSession                 // guard of all of the session's fences
+	reservedCount
+)
+
+// PostgreSQL type oids (pg_type.dat). Declared, so that the server never has to guess.
+const (
+	oidBool      = 16
+	oidInt8      = 20
+	oidInt4      = 23
+	oidText      = 25
+	oidTextArray = 1009
+)
+
+var reservedStatements = [reservedCount]struct {
+	sql  string
+	oids []uint32
+}{
+	reservedLock:    {tokens.GuardLockSQL, []uint32{oidInt4}},
+	reservedRead:    {tokens.GuardReadSQL, []uint32{oidInt4, oidText, oidText, oidInt8, oidInt8, oidText}},
+	reservedGuard:   {tokens.GuardSQL, []uint32{oidTextArray, oidText}},
+	reservedSession: {tokens.GuardSessionSQL, []uint32{oidText, oidBool}},
+}
+
+// reservedSet keeps which of the reserved statements the server session has. Their names are random: an application that
+// knew them could prepare something harmless under them (a DO block can) and so switch the guard off.
+type reservedSet struct {
+	prefix    string
+	confirmed [reservedCount]bool
+	sentIn    [reservedCount]uint64 // segment of the last Parse, 0 for none
+}
+
+func newReservedSet() reservedSet {
+	var b [9]byte
+	rand.Read(b[:]) // never fails (crypto/rand)
+	return reservedSet{prefix: "_fence_" + hex.EncodeToString(b[:])}
+}
+
+func (r *reservedSet) name(s reserved) string { return r.prefix + string('a'+rune(s)) }
+func (r *reservedSet) portal() string         { return r.prefix + "p" }
+func (r *reservedSet) poison() string         { return r.prefix + "x" }
+
+// owns reports whether a name that the client uses is the engine's.
+func (r *reservedSet) owns(name []byte) bool {
+	return len(name) >= len(r.prefix) && string(name[:len(r.prefix)]) == r.prefix
+}
+
+func (r *reservedSet) ownsString(name string) bool {
+	return len(name) >= len(r.prefix) && name[:len(r.prefix)] == r.prefix
+}
+
+// present reports whether a Bind in this segment can rely on the statement. A Parse sent in the same segment counts: if
+// the server skipped or refused it, it also skips the Bind.
+func (r *reservedSet) present(s reserved, segment uint64) bool {
+	return r.confirmed[s] || r.sentIn[s] == segment
+}
+
+// appendPrepare appends Close and Parse: whatever the server has under the name, afterwards it has ours.
+func (r *reservedSet) appendPrepare(dst []byte, s reserved) []byte {
+	dst = wire.AppendClose(dst, wire.TargetStatement, r.name(s))
+	return wire.AppendParse(dst, r.name(s), reservedStatements[s].sql, reservedStatements[s].oids...)
+}
+
+// lose: something that drops prepared statements was sent or confirmed.
+func (r *reservedSet) lose() {
+	r.confirmed = [reservedCount]bool{}
+	r.sentIn = [reservedCount]uint64{}
+}

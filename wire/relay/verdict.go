@@ -1,0 +1,192 @@
+package relay
+
+import "github.com/fenceproxy/fenceproxy/rewrite"
+
+// verdict is what may happen when a statement or portal is executed: one plan, or several when the engine cannot know
+// which definition the server holds. The zero verdict is "does not exist as far as anybody told the engine".
+type verdict struct {
+	plan *rewrite.Plan
+	more []*rewrite.Plan
+}
+
+func (v *verdict) empty() bool { return v.plan == nil }
+
+// add makes v the union of v and w.
+func (v *verdict) add(w verdict) {
+	if w.plan == nil {
+		return
+	}
+	if v.plan == nil {
+		*v = w
+		return
+	}
+	if len(w.more) == 0 && w.plan == v.plan {
+		return
+	}
+	// A fresh slice: v.more may be shared with the definition it was copied from.
+	more := make([]*rewrite.Plan, 0, len(v.more)+1+len(w.more))
+	more = append(append(append(more, v.more...), w.plan), w.more...)
+	v.more = more
+}
+
+// each calls f for every possible plan.
+func (v *verdict) each(f func(*rewrite.Plan)) {
+	if v.plan == nil {
+		return
+	}
+	f(v.plan)
+	for _, p := range v.more {
+		f(p)
+	}
+}
+
+// plain reports whether whatever is executed needs no attention.
+func (v *verdict) plain() bool {
+	if v.plan == nil || !v.plan.Plain {
+		return false
+	}
+	for _, p := range v.more {
+		if !p.Plain {
+			return false
+		}
+	}
+	return true
+}
+
+// definition is one that was sent and not answered.
+type definition struct {
+	verdict verdict
+	segment uint64
+}
+
+// named is what the engine knows of a prepared statement or portal: the definition that the server confirmed, and those
+// that it has not answered.
+//
+// A definition that the server skipped after an error, or refused because the name was taken (42P05), must not hide the
+// one before it: a Bind in a later segment executes the older one. Within one segment the server executes nothing behind
+// a failed message, so there the last definition is the only one that can be met.
+type named struct {
+	current verdict
+	pending []definition
+}
+
+func (n *named) define(v verdict, segment uint64) {
+	n.pending = append(n.pending, definition{v, segment})
+}
+
+// possible is what a message of the given segment may meet.
+func (n *named) possible(segment uint64) verdict {
+	if k := len(n.pending); k == 0 {
+		return n.current
+	} else if last := n.pending[k-1]; last.segment == segment {
+		return last.verdict
+	}
+	v := n.current
+	for _, d := range n.pending {
+		v.add(d.verdict)
+	}
+	return v
+}
+
+// settle takes the oldest pending definition: the server confirmed it, or never ran it.
+func (n *named) settle(confirmed bool) {
+	if len(n.pending) == 0 {
+		return
+	}
+	if confirmed {
+		n.current = n.pending[0].verdict
+	}
+	copy(n.pending, n.pending[1:])
+	n.pending[len(n.pending)-1] = definition{}
+	n.pending = n.pending[:len(n.pending)-1]
+}
+
+type statement struct{ named }
+
+type portal struct {
+	named
+	// token is the value of the parameter that the statement assigns to fence.token, from the last Bind.
+	token    string
+	hasToken bool
+}
+
+// names are the prepared statements and portals of a session. SQL's PREPARE and the protocol's Parse share one
+// namespace, and so do DECLARE and Bind.
+type names struct {
+	statements map[string]*statement
+	portals    map[string]*portal
+	unnamedS   statement
+	unnamedP   portal
+}
+
+func (n *names) statement(name []byte) *statement {
+	if len(name) == 0 {
+		return &n.unnamedS
+	}
+	return n.statements[string(name)]
+}
+
+func (n *names) makeStatement(name []byte) *statement {
+	if s := n.statement(name); s != nil {
+		return s
+	}
+	if n.statements == nil {
+		n.statements = make(map[string]*statement)
+	}
+	s := &statement{}
+	n.statements[string(name)] = s
+	return s
+}
+
+func (n *names) portal(name []byte) *portal {
+	if len(name) == 0 {
+		return &n.unnamedP
+	}
+	return n.portals[string(name)]
+}
+
+func (n *names) makePortal(name []byte) *portal {
+	if p := n.portal(name); p != nil {
+		return p
+	}
+	if n.portals == nil {
+		n.portals = make(map[string]*portal)
+	}
+	p := &portal{}
+	n.portals[string(name)] = p
+	return p
+}
+
+// forget drops the confirmed definition of one prepared statement.
+func (n *names) forget(name string) {
+	s := n.statement([]byte(name))
+	if s == nil {
+		return
+	}
+	s.current = verdict{}
+	if len(s.pending) == 0 && name != "" {
+		delete(n.statements, name)
+	}
+}
+
+// forgetStatements drops every confirmed prepared statement: DEALLOCATE ALL, DISCARD ALL.
+func (n *names) forgetStatements() {
+	for name, s := range n.statements {
+		s.current = verdict{}
+		if len(s.pending) == 0 {
+			delete(n.statements, name)
+		}
+	}
+	n.unnamedS.current = verdict{}
+}
+
+// forgetPortals drops every confirmed portal: the transaction ended.
+func (n *names) forgetPortals() {
+	for name, p := range n.portals {
+		p.current = verdict{}
+		if len(p.pending) == 0 {
+			delete(n.portals, name)
+		}
+	}
+	n.unnamedP.current = verdict{}
+}
