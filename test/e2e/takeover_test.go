@@ -366,4 +366,3 @@ func TestCollidingNamesAreTwoFences(t *testing.T) {
 		t.Error("the frozen holder could commit")
 	}
 }
-
