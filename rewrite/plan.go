@@ -75,10 +75,13 @@ type Statement struct {
 	// MayChangeToken is set when the session's token may be another one afterwards in a way that Token does not tell:
 	// a dynamic set_config, UPDATE pg_settings, an opaque call.
 	MayChangeToken bool
-	Name           string   // prepared statement, savepoint or cursor, folded as PostgreSQL folds it
-	Token          *Token   // for KindSetToken
-	Refuse         *Refusal // not nil: refuse, whatever the mode of the fence
-	Verb           string   // command word for metrics and explain: "UPDATE", "COPY FROM", "SELECT"; closed set
+	// ChangesLexing is set when standard_conforming_strings or client_encoding may be another one afterwards. Until the
+	// server has answered, what follows must be analysed with both Settings set.
+	ChangesLexing bool
+	Name          string   // prepared statement, savepoint or cursor, folded as PostgreSQL folds it
+	Token         *Token   // for KindSetToken
+	Refuse        *Refusal // not nil: refuse, whatever the mode of the fence
+	Verb          string   // command word for metrics and explain: "UPDATE", "COPY FROM", "SELECT"; closed set
 }
 
 // Edit inserts Text at a token, or replaces tokens by it; row tokens use it.
@@ -100,6 +103,8 @@ type Plan struct {
 	// Failure says why the text is EffectUnknown ("" otherwise), for explain and the log; never holds a literal.
 	Failure string
 	Edits   []Edit
+
+	first []int32 // Statements[i] begins at this token
 }
 
 // Analysis is a Plan laid over one text.

@@ -1,0 +1,215 @@
+package rewrite
+
+import (
+	"bytes"
+	"math"
+	"slices"
+	"sort"
+	"unicode/utf8"
+)
+
+const (
+	defaultCacheBytes    = 16 << 20
+	defaultMaxParseBytes = 256 << 10
+	maxExact             = 4096 // texts longer than this go by their shape only
+)
+
+// Analyzer judges SQL texts under one Config. Safe for concurrent use.
+type Analyzer struct {
+	tables    tables
+	functions functions
+	maxParse  int
+	exact     *cache // by text: what a literal decides, what cannot be read, and texts without literals
+	shapes    *cache // by token shape
+	unknown   map[string]*Plan
+	stats     counters
+}
+
+// New returns an Analyzer for cfg. An error names the fence and the table, or the function, that cannot be read.
+func New(cfg Config) (*Analyzer, error) {
+	t, err := newTables(cfg.Fences)
+	if err != nil {
+		return nil, err
+	}
+	f, err := newFunctions(cfg.HarmlessFunctions)
+	if err != nil {
+		return nil, err
+	}
+	if cfg.CacheBytes <= 0 {
+		cfg.CacheBytes = defaultCacheBytes
+	}
+	if cfg.MaxParseBytes <= 0 {
+		cfg.MaxParseBytes = defaultMaxParseBytes
+	}
+	a := &Analyzer{
+		tables: t, functions: f, maxParse: min(cfg.MaxParseBytes, math.MaxInt32/4),
+		exact: newCache(cfg.CacheBytes), shapes: newCache(cfg.CacheBytes), unknown: map[string]*Plan{},
+	}
+	for _, why := range []string{
+		failEncoding, failBackslash, failUTF8, failNUL, failLong, failDeep, failSyntax, string(lexOpenString), string(lexOpenComment),
+		string(lexStringComment), string(lexNumber), string(lexCharacter), string(lexOperator),
+	} {
+		a.unknown[why] = a.unknownPlan(why)
+	}
+	return a, nil
+}
+
+// All returns the set of all fences.
+func (a *Analyzer) All() FenceSet { return a.tables.all }
+
+// Analyze judges a text. The text is not kept; the result is valid until the next call with the same Scratch, its Plan
+// for ever. No error: what cannot be read is EffectUnknown. Nothing is allocated when a cache has the text or its shape.
+func (a *Analyzer) Analyze(sc *Scratch, sql []byte, s Settings) Analysis {
+	if s.BackslashQuotes && (bytes.IndexByte(sql, '\\') >= 0 || bytes.Contains(sql, []byte("&'"))) {
+		return a.refuse(sc, failBackslash)
+	}
+	if s.UnsafeEncoding && hasHighBit(sql) {
+		return a.refuse(sc, failEncoding)
+	}
+	var h uint64
+	if len(sql) <= maxExact {
+		h = a.exact.hash(sql)
+		if e := a.exact.get(h, sql); e != nil {
+			stripe := &a.stats.stripes[h>>60]
+			stripe.exact.Add(1)
+			if e.plan.Failure != "" {
+				stripe.unknown.Add(1)
+			}
+			return Analysis{e.plan, e.starts}
+		}
+	}
+	defer sc.trim()
+	if why := a.tokenize(sc, sql); why != "" {
+		a.stats.misses.Add(1)
+		return a.refuse(sc, why)
+	}
+	sc.shape = appendShape(sc.shape[:0], sql, sc.tokens)
+	hs := a.shapes.hash(sc.shape)
+	if e := a.shapes.get(hs, sc.shape); e != nil {
+		a.stats.stripes[hs>>60].shape.Add(1)
+		an := a.lay(sc, e.plan)
+		if len(sql) <= maxExact && !hasLiterals(sc.tokens) {
+			a.exact.put(h, sql, an.Plan, slices.Clone(an.Starts))
+		}
+		return an
+	}
+	a.stats.misses.Add(1)
+	plan, literal := a.judge(sql, sc.tokens)
+	an := a.lay(sc, plan)
+	if plan.Failure != "" {
+		a.stats.stripes[0].unknown.Add(1)
+	}
+	if plan.Failure == "" && !literal {
+		a.shapes.put(hs, sc.shape, plan, nil)
+	}
+	if len(sql) <= maxExact && (plan.Failure != "" || literal || !hasLiterals(sc.tokens)) {
+		a.exact.put(h, sql, plan, slices.Clone(an.Starts))
+	}
+	return an
+}
+
+// tokenize fills sc.tokens, bulk rows left out, or says why it cannot.
+func (a *Analyzer) tokenize(sc *Scratch, sql []byte) string {
+	sc.tokens, sc.rows = sc.tokens[:0], rowFolder{}
+	if !utf8.Valid(sql) {
+		return failUTF8
+	}
+	if bytes.IndexByte(sql, 0) >= 0 { // the end of a C string
+		return failNUL
+	}
+	for i, why := skipBlank(sql, 0); i < len(sql) || why != ""; i, why = skipBlank(sql, i) {
+		if why != "" {
+			return string(why)
+		}
+		t, why := lexToken(sql, i)
+		if why != "" {
+			return string(why)
+		}
+		i = int(t.end)
+		if !t.isLiteral() && i-int(t.start) > a.maxParse || len(sc.tokens) >= a.maxParse/2 {
+			return failLong
+		}
+		sc.tokens = sc.rows.push(sql, sc.tokens, t)
+	}
+	return ""
+}
+
+// judge parses the tokens and judges the tree. literal says that the value of a literal decided something, so that the
+// plan does not hold for other texts of the shape.
+func (a *Analyzer) judge(sql []byte, tokens []token) (plan *Plan, literal bool) {
+	if depthBound(sql, tokens) > maxDepth {
+		return a.unknown[failDeep], false
+	}
+	text, pos := appendText(nil, sql, tokens, true, nil)
+	plan, literal = a.judgeText(text, pos)
+	if literal {
+		if full, pos := appendText(nil, sql, tokens, false, nil); len(full) != len(text) {
+			plan, _ = a.judgeText(full, pos)
+		}
+	}
+	return plan, literal
+}
+
+func (a *Analyzer) judgeText(text []byte, pos []int32) (*Plan, bool) {
+	if len(text) > a.maxParse {
+		return a.unknown[failLong], false
+	}
+	tree, err := a.parse(text)
+	if err != nil {
+		return a.unknown[failSyntax], false
+	}
+	p := &Plan{}
+	literal := false
+	for _, raw := range tree.Stmts {
+		j := judge{a: a}
+		st := j.statement(raw.Stmt)
+		literal = literal || j.literal
+		// RawStmt.stmt_location is behind the semicolon of the statement before; blanks may follow.
+		first := sort.Search(len(pos), func(i int) bool { return pos[i] >= raw.StmtLocation })
+		for first < len(pos)-1 && text[pos[first]] == ';' {
+			first++
+		}
+		p.add(st, int32(first))
+	}
+	if len(tree.Stmts) == 0 {
+		p.add(Statement{Kind: KindEmpty, Verb: "EMPTY"}, int32(len(pos)))
+	}
+	return p, literal
+}
+
+// lay computes where the statements of the plan begin in this text.
+func (a *Analyzer) lay(sc *Scratch, p *Plan) Analysis {
+	sc.starts = sc.starts[:0]
+	for _, f := range p.first {
+		start := int32(0)
+		if int(f) < len(sc.tokens) {
+			start = sc.tokens[f].start
+		}
+		sc.starts = append(sc.starts, start)
+	}
+	return Analysis{p, sc.starts}
+}
+
+func (a *Analyzer) refuse(sc *Scratch, why string) Analysis {
+	a.stats.stripes[0].unknown.Add(1)
+	sc.starts = append(sc.starts[:0], 0)
+	return Analysis{a.unknown[why], sc.starts}
+}
+
+// unknownPlan is the plan of a text that cannot be read: one statement that may do anything.
+func (a *Analyzer) unknownPlan(why string) *Plan {
+	p := &Plan{Failure: why}
+	p.add(Statement{
+		Effect: EffectUnknown, Fences: a.tables.all, MayChangeToken: true, ChangesLexing: true, Verb: "UNKNOWN",
+	}, 0)
+	return p
+}
+
+func hasHighBit(sql []byte) bool {
+	for _, c := range sql {
+		if c >= 0x80 {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,61 @@
+package rewrite
+
+// tokenKind classifies a token. Values below firstVerbatim stand for the token in a shape: kinds of literals, whose text
+// does not matter to the grammar. All are below 0x10, where no other token's text begins.
+type tokenKind uint8
+
+const (
+	litString tokenKind = iota + 1 // '...', also continued over a newline
+	litEscape                      // E'...' with escapes that cannot fail (see riskyEscape)
+	litBit                         // B'...'
+	litHex                         // X'...'
+	litDollar                      // $tag$...$tag$
+	litInt                         // decimal, fits int4: the grammar's ICONST
+	litFloat                       // the grammar's FCONST, also an integer that is too long for int4
+	ncharMark                      // no token: stands for nchar in a shape
+
+	firstVerbatim
+	word        // identifier or keyword, not quoted
+	quoted      // "..."
+	uQuoted     // U&"...": the string after UESCAPE decides what it names
+	uString     // U&'...': the same, and its escapes can fail
+	riskyEscape // E'...' with \u, \x or octal: may be refused for its value, so its text stays in the shape
+	otherInt    // 0x1F, 1_000: versions before 16 read them differently
+	nchar       // the n of N'...', which the grammar reads as a word of its own
+	param       // $1
+	operator    // one or more operator characters
+	punct       // one of , ( ) [ ] . ; : or :: := ..
+)
+
+// token is a half-open range of bytes in the text. c is the first byte, for punct and operator.
+type token struct {
+	start, end int32
+	kind       tokenKind
+	c          byte
+}
+
+func (t token) isLiteral() bool { return t.kind < ncharMark }
+
+func (t token) is(c byte) bool { return t.kind == punct && t.c == c && t.end-t.start == 1 }
+
+// isWord reports whether the token is the unquoted word w, given in lower case.
+func (t token) isWord(sql []byte, w string) bool {
+	if t.kind != word || int(t.end-t.start) != len(w) {
+		return false
+	}
+	for i, c := range sql[t.start:t.end] {
+		if c >= 'A' && c <= 'Z' {
+			c += 'a' - 'A'
+		}
+		if c != w[i] {
+			return false
+		}
+	}
+	return true
+}
+
+// isSetConfig reports whether the token names, or with its escapes may name, the function whose literals decide what it
+// does.
+func (t token) isSetConfig(sql []byte) bool {
+	return t.isWord(sql, "set_config") || t.kind == quoted && string(sql[t.start:t.end]) == `"set_config"` || t.kind == uQuoted
+}
