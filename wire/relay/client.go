@@ -320,14 +320,15 @@ func (e *Engine) executeWithCare(p *portal, v verdict) bool {
 
 // sent notes what an Execute may do, and leaves in its slot what applies on the reply.
 func (e *Engine) sent(s *slot, v verdict, p *portal) {
+	e.sentOpaque = false
 	v.each(func(plan *rewrite.Plan) {
-		s.opaque = s.opaque || plan.Effect >= rewrite.EffectOpaque
 		for i := range plan.Statements {
 			if e.sentStatement(&plan.Statements[i]) {
 				s.changesTx = true
 			}
 		}
 	})
+	s.opaque = e.sentOpaque
 	if s.changesTx {
 		e.tx.changing++
 	}
@@ -382,6 +383,7 @@ func (e *Engine) sentStatement(st *rewrite.Statement) (changesTx bool) {
 	switch st.Effect {
 	case rewrite.EffectOpaque, rewrite.EffectUnknown:
 		// It may even prepare something else under the names of the guards, having read them in pg_prepared_statements.
+		e.sentOpaque = true
 		e.reserved.lose()
 		e.token.disturb()
 		e.doubt.statements = true
@@ -397,12 +399,19 @@ func (e *Engine) sentStatement(st *rewrite.Statement) (changesTx bool) {
 		if st.Name == "" {
 			e.reserved.lose()
 		}
+	case rewrite.KindExecute:
+		v := e.possibleStatement([]byte(st.Name))
+		v.each(func(p *rewrite.Plan) {
+			for i := range p.Statements {
+				changesTx = e.sentStatement(&p.Statements[i]) || changesTx
+			}
+		})
 	}
 	if changesTransaction(st) {
 		e.tx.disturb()
 		return true
 	}
-	return false
+	return changesTx
 }
 
 // changesTransaction: begins or ends a transaction, or releases locks of one.

@@ -68,13 +68,14 @@ type Engine struct {
 	skipping bool   // the server ignores messages up to the next Sync, which was not sent yet
 	copyIn   bool   // the server reads copy data: it ignores Flush and Sync
 
-	tx       transaction
-	token    tokenState
-	doubt    doubts
-	reserved reservedSet
-	marks    []tokens.Mark // by fence; Name "" when unknown
-	fasts    []fastGuard   // by fence
-	runs     runPool
+	tx         transaction
+	token      tokenState
+	doubt      doubts
+	sentOpaque bool // sentStatement met something opaque
+	reserved   reservedSet
+	marks      []tokens.Mark // by fence; Name "" when unknown
+	fasts      []fastGuard   // by fence
+	runs       runPool
 
 	scratch  rewrite.Scratch
 	settings rewrite.Settings

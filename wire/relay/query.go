@@ -145,7 +145,7 @@ func (e *Engine) sendQuery(a rewrite.Analysis, sql []byte) {
 	run.plan = a.Plan
 	slot := e.boundary(slotQuery)
 	slot.query = run
-	slot.opaque = a.Effect >= rewrite.EffectOpaque
+	e.sentOpaque = false
 	e.countStatements(a.Plan)
 
 	head := len(e.cmem)
@@ -178,6 +178,7 @@ func (e *Engine) sendQuery(a rewrite.Analysis, sql []byte) {
 		}
 		e.sendStep(run, i, st)
 	}
+	slot.opaque = e.sentOpaque
 	e.tx.touchedBefore = e.tx.touchedBefore || e.tx.touchedNow
 	e.tx.touchedNow = false
 	if run.changesTx() {
@@ -249,14 +250,6 @@ func (e *Engine) sendStep(run *queryRun, i int, st *rewrite.Statement) {
 		}
 	case rewrite.KindPrepare:
 		s.prepare = e.prepared(st)
-	case rewrite.KindExecute:
-		// What it runs is as unknown as its definition.
-		v := e.possibleStatement([]byte(st.Name))
-		v.each(func(p *rewrite.Plan) {
-			for k := range p.Statements {
-				s.changesTx = e.sentStatement(&p.Statements[k]) || s.changesTx
-			}
-		})
 	}
 	run.steps = append(run.steps, s)
 }

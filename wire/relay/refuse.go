@@ -152,7 +152,7 @@ func (e *Engine) knownStale(d *demand) *refusal {
 			continue
 		}
 		if mark, stale := e.cfg.Known.Stale(e.session.Database, fence, t); stale {
-			return refuse(tokens.StaleError(fence, t, mark))
+			return refuse(tokens.Stale(fence, t, mark))
 		}
 	}
 	return nil

@@ -35,7 +35,7 @@ func (e *Engine) wake(out *Output) error {
 	switch e.pause {
 	case pauseLogin:
 	case pauseQuiet:
-		if e.syncs > 0 {
+		if e.syncs > 0 && !e.copyIn { // in COPY-IN the server waits for the client
 			return nil
 		}
 	case pauseDepth:

@@ -1,0 +1,446 @@
+package relay
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5/pgproto3"
+
+	"github.com/fenceproxy/fenceproxy/rewrite"
+	"github.com/fenceproxy/fenceproxy/tokens"
+	"github.com/fenceproxy/fenceproxy/wire"
+)
+
+const (
+	writeSQL = "UPDATE acct SET bal = 1 WHERE id = 1"
+	readSQL  = "SELECT bal FROM acct WHERE id = 1"
+)
+
+func testConfig(t testing.TB) *Config {
+	a, err := rewrite.New(rewrite.Config{Fences: []rewrite.Fence{{Name: "billing", Tables: []string{"acct"}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &Config{Analyzer: a, Fences: []string{"billing"}, Bare: "billing", Shadow: &ShadowMarks{}}
+}
+
+// talk is an engine and what it has sent.
+type talk struct {
+	t   testing.TB
+	e   *Engine
+	out Output
+}
+
+func newTalk(t testing.TB, cfg *Config, token string) *talk {
+	c := &talk{t: t, e: NewEngine(cfg, nil, Startup{Token: token, User: "app", Database: "shop"})}
+	c.server("R0", "S client_encoding=UTF8", "S standard_conforming_strings=on", "Z I")
+	if cfg.Mode != ModeEnforce {
+		return c
+	}
+	c.server("T", "D "+token+"|shop|7|f|app", "C SELECT 1")
+	c.server("Z I")
+	if token != "" {
+		if c.out.Effect != EffectAnnounce {
+			t.Fatalf("startup with a token: effect %v, want an announce", c.out.Effect)
+		}
+		c.out.Reset()
+		c.e.Announced([]tokens.Mark{{ID: 5, Name: "billing", Token: mustToken(token)}}, nil, &c.out)
+	}
+	if !c.e.Ready() {
+		t.Fatal("not ready after startup")
+	}
+	return c
+}
+
+func mustToken(s string) tokens.Token {
+	tok, err := tokens.ParseToken(s)
+	if err != nil {
+		panic(err)
+	}
+	return tok
+}
+
+// client feeds messages and returns what went to the server, in short form.
+func (c *talk) client(messages ...string) string {
+	c.t.Helper()
+	var in []byte
+	for _, m := range messages {
+		in = append(in, frontend(c.e, m)...)
+	}
+	c.out.Reset()
+	n, err := c.e.FromClient(in, &c.out)
+	if err != nil {
+		c.t.Fatalf("FromClient: %v", err)
+	}
+	if n != len(in) && c.out.Effect == EffectNone {
+		c.t.Fatalf("FromClient consumed %d of %d bytes without an effect", n, len(in))
+	}
+	return c.show(c.out.ToServer)
+}
+
+// server feeds messages and returns what went to the client.
+func (c *talk) server(messages ...string) string {
+	c.t.Helper()
+	var in []byte
+	for _, m := range messages {
+		in = append(in, backend(m)...)
+	}
+	c.out.Reset()
+	if err := c.e.FromServer(in, &c.out); err != nil {
+		c.t.Fatalf("FromServer: %v", err)
+	}
+	return showBackend(c.out.ToClient)
+}
+
+func joined(s Segments) []byte { return bytes.Join(s.List, nil) }
+
+// show is the frontend messages in short form, with guards as one word.
+func (c *talk) show(s Segments) string {
+	b := joined(s)
+	var words []string
+	for len(b) > 0 {
+		typ, size, _ := wire.Frame(b)
+		body := b[wire.HeaderLen:size]
+		b = b[size:]
+		own := bytes.Contains(body, []byte(c.e.reserved.prefix))
+		switch {
+		case typ == 'E' && own:
+			words = append(words, "guard")
+		case typ == 'P' && own && bytes.Contains(body, []byte(poisonSQL)):
+			words = append(words, "poison")
+		case own:
+		case typ == 'Q':
+			words = append(words, "Q("+strings.TrimRight(string(body), "\x00")+")")
+		default:
+			words = append(words, string(typ))
+		}
+	}
+	// A guard in its fast form executes twice.
+	return strings.ReplaceAll(strings.Join(words, " "), "guard guard", "guard")
+}
+
+func showBackend(s Segments) string {
+	b := joined(s)
+	var words []string
+	for len(b) > 0 {
+		typ, size, _ := wire.Frame(b)
+		body := b[wire.HeaderLen:size]
+		b = b[size:]
+		switch typ {
+		case 'E':
+			code, _ := wire.ErrorFields(body).Get('C')
+			words = append(words, "E("+string(code)+")")
+		case 'Z':
+			words = append(words, "Z("+string(body)+")")
+		default:
+			words = append(words, string(typ))
+		}
+	}
+	return strings.Join(words, " ")
+}
+
+// frontend encodes "P name|sql", "B portal|statement[|parameter]", "E portal", "C S|name", "Q sql", "S", ...
+func frontend(_ *Engine, m string) []byte {
+	typ, rest := m[0], strings.TrimPrefix(m[1:], " ")
+	args := strings.Split(rest, "|")
+	var msg pgproto3.FrontendMessage
+	switch typ {
+	case 'P':
+		msg = &pgproto3.Parse{Name: args[0], Query: args[1]}
+	case 'B':
+		bind := &pgproto3.Bind{DestinationPortal: args[0], PreparedStatement: args[1]}
+		for _, p := range args[2:] {
+			bind.Parameters = append(bind.Parameters, []byte(p))
+		}
+		msg = bind
+	case 'E':
+		msg = &pgproto3.Execute{Portal: rest}
+	case 'C':
+		msg = &pgproto3.Close{ObjectType: args[0][0], Name: args[1]}
+	case 'D':
+		msg = &pgproto3.Describe{ObjectType: args[0][0], Name: args[1]}
+	case 'Q':
+		msg = &pgproto3.Query{String: rest}
+	case 'S':
+		msg = &pgproto3.Sync{}
+	case 'H':
+		msg = &pgproto3.Flush{}
+	case 'X':
+		msg = &pgproto3.Terminate{}
+	default:
+		panic("message " + m)
+	}
+	b, err := msg.Encode(nil)
+	if err != nil {
+		panic(err)
+	}
+	return b
+}
+
+// backend encodes "Z I", "C tag", "D a|b", "E code", "1", "2", "3", "T", "S name=value", "R0".
+func backend(m string) []byte {
+	typ, rest := m[0], strings.TrimPrefix(m[1:], " ")
+	var msg pgproto3.BackendMessage
+	switch typ {
+	case 'R':
+		msg = &pgproto3.AuthenticationOk{}
+	case 'Z':
+		msg = &pgproto3.ReadyForQuery{TxStatus: rest[0]}
+	case 'C':
+		msg = &pgproto3.CommandComplete{CommandTag: []byte(rest)}
+	case 'D':
+		row := &pgproto3.DataRow{}
+		for _, v := range strings.Split(rest, "|") {
+			row.Values = append(row.Values, []byte(v))
+		}
+		msg = row
+	case 'T':
+		msg = &pgproto3.RowDescription{}
+	case 'n':
+		msg = &pgproto3.NoData{}
+	case 'E':
+		code, position, _ := strings.Cut(rest, "@")
+		e := &pgproto3.ErrorResponse{Severity: "ERROR", SeverityUnlocalized: "ERROR", Code: code, Message: "m"}
+		fmt.Sscan(position, &e.Position)
+		msg = e
+	case 'S':
+		name, value, _ := strings.Cut(rest, "=")
+		msg = &pgproto3.ParameterStatus{Name: name, Value: value}
+	case '1':
+		msg = &pgproto3.ParseComplete{}
+	case '2':
+		msg = &pgproto3.BindComplete{}
+	case '3':
+		msg = &pgproto3.CloseComplete{}
+	case 'I':
+		msg = &pgproto3.EmptyQueryResponse{}
+	default:
+		panic("message " + m)
+	}
+	b, err := msg.Encode(nil)
+	if err != nil {
+		panic(err)
+	}
+	return b
+}
+
+// guardReplies are the server's answers to a guard in the fast form; first also to its Close and Parse.
+func guardReplies(first bool) []string {
+	var r []string
+	if first {
+		r = append(r, "3", "1", "3", "1")
+	}
+	return append(r, "2", "D ", "C SELECT 1", "3", "2", "D 34", "C SELECT 1", "3")
+}
+
+func same(t testing.TB, what, got, want string) {
+	t.Helper()
+	if got != want {
+		t.Errorf("%s:\n got %s\nwant %s", what, got, want)
+	}
+}
+
+// I1. Mutant: return from executeWithCare without guardExecute.
+func TestI1GuardStandsDirectlyInFrontOfExecute(t *testing.T) {
+	c := newTalk(t, testConfig(t), "34")
+	same(t, "write", c.client("P |"+writeSQL, "B |", "D P|", "E", "S"), "P B D guard E S")
+	replies := append([]string{"1", "2", "n"}, guardReplies(true)...)
+	same(t, "replies", c.server(append(replies, "C UPDATE 1", "Z I")...), "1 2 n C Z(I)")
+	same(t, "read", c.client("P |"+readSQL, "B |", "E", "S"), "P B E S")
+}
+
+// The two bypass schedules. Mutant: let define replace the pending definitions, or current.
+func TestI1SkippedParseDoesNotHideTheOneBefore(t *testing.T) {
+	c := newTalk(t, testConfig(t), "34")
+	c.client("P |"+writeSQL, "S")
+	c.server("1", "Z I")
+	same(t, "in one packet", c.client("E nope", "P |SELECT 1", "S", "B |", "E", "S"), "E P S B guard E S")
+	same(t, "its replies", c.server("E 34000", "Z I"), "E(34000) Z(I)")
+	replies := append(append([]string{"2"}, guardReplies(true)...), "C UPDATE 1", "Z I")
+	same(t, "the write's replies", c.server(replies...), "2 C Z(I)")
+}
+
+func TestI1SkippedRebindDoesNotHideThePortalBefore(t *testing.T) {
+	c := newTalk(t, testConfig(t), "34")
+	c.client("Q BEGIN")
+	c.server("C BEGIN", "Z T")
+	c.client("P w|"+writeSQL, "P r|"+readSQL, "B p|w", "S")
+	c.server("1", "1", "2", "Z T")
+	c.client("Q SAVEPOINT s")
+	c.server("C SAVEPOINT", "Z T")
+	got := c.client("E nope", "C P|p", "B p|r", "S", "Q ROLLBACK TO s", "E p", "S")
+	same(t, "one packet", got, "E C B S Q(ROLLBACK TO s) guard E S")
+}
+
+// I1, I2. Mutant: keep held guards over ROLLBACK TO, or do not bump the epoch.
+func TestI2GuardIsSkippedOnlyWhileHeld(t *testing.T) {
+	confirmed := func(t *testing.T) *talk {
+		c := newTalk(t, testConfig(t), "34")
+		c.client("Q BEGIN")
+		c.server("C BEGIN", "Z T")
+		same(t, "first write", c.client("P w|"+writeSQL, "B |w", "E", "S"), "P B guard E S")
+		c.server(append(append([]string{"1", "2"}, guardReplies(true)...), "C UPDATE 1", "Z T")...)
+		same(t, "second write", c.client("B |w", "E", "S"), "B E S")
+		c.server("2", "C UPDATE 1", "Z T")
+		return c
+	}
+	for _, k := range []struct {
+		name  string
+		query string
+		reply []string
+	}{
+		{"rollback to savepoint", "ROLLBACK TO SAVEPOINT a", []string{"C ROLLBACK", "Z T"}},
+		{"commit and chain", "COMMIT AND CHAIN", []string{"C COMMIT", "Z T"}},
+		{"commit, begin", "COMMIT; BEGIN", []string{"C COMMIT", "C BEGIN", "Z T"}},
+		{"another token", "SET LOCAL fence.token = ''", []string{"C SET", "Z T"}},
+		{"an opaque call", "SELECT f()", []string{"T", "D 1", "C SELECT 1", "Z T"}},
+	} {
+		t.Run(k.name, func(t *testing.T) {
+			c := confirmed(t)
+			c.client("Q " + k.query)
+			c.server(k.reply...)
+			if got := c.client("B |w", "E", "S"); !strings.HasSuffix(got, "guard E S") {
+				t.Errorf("write afterwards: %s, want a guard", got)
+			}
+		})
+		t.Run(k.name+", not yet answered", func(t *testing.T) {
+			c := confirmed(t)
+			if got := c.client("Q "+k.query, "B |w", "E", "S"); !strings.HasSuffix(got, "guard E S") {
+				t.Errorf("write in the same packet: %s, want a guard", got)
+			}
+		})
+	}
+}
+
+// I1. A COMMIT inside the string releases the guards in front of it.
+func TestI1SimpleQueryGuardsEachWrite(t *testing.T) {
+	c := newTalk(t, testConfig(t), "34")
+	guard := string(tokens.AppendFastGuard(nil, tokens.Mark{ID: 5, Name: "billing", Token: mustToken("34")}, "34", mustToken("34"), "billing")) + ";"
+	same(t, "sent", c.client("Q BEGIN; "+writeSQL+"; COMMIT; "+writeSQL), "Q(BEGIN; "+guard+writeSQL+"; COMMIT; "+guard+writeSQL+")")
+	same(t, "replies", c.server("C BEGIN", "T", "D 34", "C SELECT 1", "C UPDATE 1", "C COMMIT", "T", "E ZF001"), "C C C E(ZF001)")
+	same(t, "end", c.server("Z I"), "Z(I)")
+}
+
+func TestErrorPositionIsThatOfTheClientsText(t *testing.T) {
+	c := newTalk(t, testConfig(t), "34")
+	sql := "SELECT 'é'; UPDATE acct SET nope = 1"
+	sent := c.client("Q " + sql)
+	shift := len([]rune(sent)) - len("Q()") - len([]rune(sql))
+	want := strings.Index(sql, "nope") // bytes from 0, less one for é, plus one to count from 1
+	c.server("T", "D é", "C SELECT 1", "T", "D 34", "C SELECT 1")
+	c.out.Reset()
+	if err := c.e.FromServer(backend(fmt.Sprintf("E 42703@%d", want+shift)), &c.out); err != nil {
+		t.Fatal(err)
+	}
+	m := joined(c.out.ToClient)
+	p, _ := wire.ErrorFields(m[wire.HeaderLen:]).Get('P')
+	if string(p) != fmt.Sprint(want) {
+		t.Errorf("position %s, want %d", p, want)
+	}
+}
+
+// Effects of a message that the server has skipped do not apply. Mutant: settle(true) in pop.
+func TestEffectsApplyOnTheReply(t *testing.T) {
+	c := newTalk(t, testConfig(t), "34")
+	c.client("P w|"+writeSQL, "S")
+	c.server("1", "Z I")
+	c.client("E nope", "C S|w", "P w|"+readSQL, "S")
+	c.server("E 34000", "Z I")
+	same(t, "w is still the write", c.client("B |w", "E", "S"), "B guard E S")
+}
+
+// Whatever the reads are cut into, the same bytes go out.
+func TestOutputDoesNotDependOnCuts(t *testing.T) {
+	cfg := testConfig(t)
+	fromClient := []string{"P w|" + writeSQL, "B |w", "E", "S", "Q " + writeSQL, "Q SELECT 1", "P |" + readSQL, "B |", "E", "S"}
+	fromServer := append(append([]string{"1", "2"}, guardReplies(true)...), "C UPDATE 1", "Z I",
+		"T", "D 34", "C SELECT 1", "E 42703@200", "Z I", "T", "D 1", "C SELECT 1", "Z I", "1", "2", "D 1", "C SELECT 1", "Z I")
+	run := func(size int) (toServer, toClient []byte) {
+		c := newTalk(t, cfg, "34")
+		c.e.reserved.prefix = "_fence_test"
+		var in []byte
+		for _, m := range fromClient {
+			in = append(in, frontend(nil, m)...)
+		}
+		for len(in) > 0 {
+			n := min(size, len(in))
+			c.out.Reset()
+			if _, err := c.e.FromClient(bytes.Clone(in[:n]), &c.out); err != nil {
+				t.Fatal(err)
+			}
+			toServer = append(toServer, joined(c.out.ToServer)...)
+			in = in[n:]
+		}
+		for _, m := range fromServer {
+			in = append(in, backend(m)...)
+		}
+		for len(in) > 0 {
+			n := min(size, len(in))
+			c.out.Reset()
+			if err := c.e.FromServer(bytes.Clone(in[:n]), &c.out); err != nil {
+				t.Fatal(err)
+			}
+			toClient = append(toClient, joined(c.out.ToClient)...)
+			in = in[n:]
+		}
+		return toServer, toClient
+	}
+	wantS, wantC := run(1 << 20)
+	for _, size := range []int{1, 2, 3, 5, 7, 11, 64} {
+		gotS, gotC := run(size)
+		if !bytes.Equal(gotS, wantS) || !bytes.Equal(gotC, wantC) {
+			t.Errorf("pieces of %d bytes: output differs", size)
+		}
+	}
+}
+
+func TestNothingIsAllocatedForForwardedMessages(t *testing.T) {
+	for _, k := range []struct {
+		name           string
+		client, server []string
+	}{
+		{"prepared read", []string{"B |r", "E", "S"}, []string{"2", "D 1", "C SELECT 1", "Z I"}},
+		{"simple read", []string{"Q " + readSQL}, []string{"T", "D 1", "C SELECT 1", "Z I"}},
+		{"prepared fenced write", []string{"B |w", "E", "S"}, append(append([]string{"2"}, guardReplies(false)...), "C UPDATE 1", "Z I")},
+		{"simple fenced write", []string{"Q " + writeSQL}, []string{"T", "D 34", "C SELECT 1", "C UPDATE 1", "Z I"}},
+		{"transaction", []string{"Q BEGIN"}, []string{"C BEGIN", "Z T"}},
+	} {
+		t.Run(k.name, func(t *testing.T) {
+			c := newTalk(t, testConfig(t), "34")
+			c.client("P r|"+readSQL, "P w|"+writeSQL, "S")
+			c.server("1", "1", "Z I")
+			if strings.Contains(k.name, "prepared fenced") {
+				c.client(k.client...)
+				c.server(append(append([]string{"2"}, guardReplies(true)...), "C UPDATE 1", "Z I")...)
+			}
+			var in, back []byte
+			for _, m := range k.client {
+				in = append(in, frontend(nil, m)...)
+			}
+			for _, m := range k.server {
+				back = append(back, backend(m)...)
+			}
+			once := func() {
+				c.out.Reset()
+				if _, err := c.e.FromClient(in, &c.out); err != nil {
+					t.Fatal(err)
+				}
+				c.out.Reset()
+				if err := c.e.FromServer(back, &c.out); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for range 100 {
+				once()
+			}
+			if n := testing.AllocsPerRun(1000, once); n != 0 {
+				t.Errorf("%v allocations", n)
+			}
+			if c.e.slots.n != 0 {
+				t.Errorf("%d slots are left", c.e.slots.n)
+			}
+		})
+	}
+}
