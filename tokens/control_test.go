@@ -1,0 +1,356 @@
+package tokens
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"go.uber.org/zap/zaptest/observer"
+
+	"github.com/fenceproxy/fenceproxy/test/pgtest"
+)
+
+// told collects a Control's events as short texts.
+type told struct {
+	mu   sync.Mutex
+	list []string
+}
+
+func (e *told) add(format string, args ...any) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.list = append(e.list, fmt.Sprintf(format, args...))
+}
+
+func (e *told) count(prefix string) (n int) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, s := range e.list {
+		if strings.HasPrefix(s, prefix) {
+			n++
+		}
+	}
+	return n
+}
+
+func (e *told) Raised(_ string, m Mark, from Token, _ time.Duration) {
+	e.add("raised %s %s to %s", m.Name, from, m.Token)
+}
+func (e *told) Evicted(_, fence string, pid int, role, state string) {
+	e.add("evicted %s %d %s %s", fence, pid, role, state)
+}
+func (e *told) RaiseWaiting(_, fence string, _ time.Duration, blockers int) {
+	e.add("waiting %s %d", fence, blockers)
+}
+func (e *told) RaiseFailed(_, fence, code string) { e.add("failed %s %s", fence, code) }
+
+// control is a proxy's Control for the fences; events and log are collected.
+func (w *world) control(fences []string, change ...func(*ControlConfig)) (*Control, *told, *observer.ObservedLogs) {
+	w.t.Helper()
+	core, logs := observer.New(zapcore.InfoLevel)
+	e := new(told)
+	cfg := ControlConfig{DSN: w.c.DSN("postgres", "control"), Fences: fences, Events: e, Log: zap.New(core), Grace: time.Hour}
+	if len(fences) == 1 {
+		cfg.Bare = fences[0]
+	}
+	for _, f := range change {
+		f(&cfg)
+	}
+	c, err := NewControl(cfg)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.t.Cleanup(c.Close)
+	return c, e, logs
+}
+
+func grace(d time.Duration) func(*ControlConfig) { return func(c *ControlConfig) { c.Grace = d } }
+
+func (w *world) session(user string) Session {
+	return Session{Database: w.db, SystemID: strings.TrimPrefix(w.su.do("SELECT system_identifier::text FROM pg_control_system()"), "ok:"), User: user, Application: "job"}
+}
+
+// announce presents a token text in a session of user app.
+func (w *world) announce(c *Control, raw string) string {
+	w.t.Helper()
+	return w.announceAs(ctx, c, "app", raw)
+}
+
+func (w *world) announceAs(ctx context.Context, c *Control, user, raw string) string {
+	l, err := Parse(raw)
+	if err != nil {
+		return code(err)
+	}
+	marks, e := c.Announce(ctx, w.session(user), l)
+	if e != nil {
+		return e.Code
+	}
+	for i, m := range marks {
+		if m.ID != w.id(m.Name) || m.Token != l[i].Token {
+			return fmt.Sprintf("mark %+v", m)
+		}
+	}
+	return "ok"
+}
+
+func TestAnnounce(t *testing.T) {
+	w := newWorld(t)
+	f, g := w.fence(33), w.fence(-1)
+	known := new(Known)
+	c, e, _ := w.control([]string{f, g}, func(c *ControlConfig) { c.Bare, c.Known, c.MaxJump = f, known, 1000 })
+	for _, tt := range []struct{ raw, want, thenF, thenG string }{
+		{"", "ok", "ok:33", "ok"},
+		{"33", "ok", "ok:33", "ok"},
+		{"34", "ok", "ok:34", "ok"},
+		{"33", "ZF001", "ok:34", "ok"},
+		{"34", "ok", "ok:34", "ok"},
+		{f + "=35," + g + "=2000000", "ok", "ok:35", "ok:2000000"},
+		{f + "=34," + g + "=2000001", "ZF001", "ok:35", "ok:2000000"}, // one stale: none raised
+		{"2000", "ZF003", "ok:35", "ok:2000000"},
+		{"1.36", "ZF003", "ok:35", "ok:2000000"},
+		{"9223372036854775807", "ZF003", "ok:35", "ok:2000000"},
+		{"36," + f + "=36", "ZF003", "ok:35", "ok:2000000"},
+		{"other=36", "ZF003", "ok:35", "ok:2000000"},
+	} {
+		expect(t, tt.raw, w.announce(c, tt.raw), tt.want)
+		expect(t, tt.raw+": mark", w.mark(f), tt.thenF)
+		expect(t, tt.raw+": mark", w.mark(g), tt.thenG)
+	}
+	if mark, stale := known.Stale(w.db, f, Token{0, 34}); !stale || mark != (Token{0, 35}) {
+		t.Errorf("known: %v, %v", mark, stale)
+	}
+	if e.count("raised "+f) != 2 || e.count("raised "+g) != 1 || e.count("failed "+f+" ZF003") != 3 {
+		t.Errorf("events: %q", e.list)
+	}
+	if h, _ := History(ctx, w.su.Conn, f, 1); h[0].Holder != "job (app)" || h[0].By != "control" {
+		t.Errorf("history: %+v", h[0])
+	}
+}
+
+// Redteam 18: on a standby nothing is announced, and the session lives.
+func TestAnnounceInRecovery(t *testing.T) {
+	w := newWorld(t)
+	f := w.fence(33)
+	c, _, _ := w.control([]string{f})
+	s := w.session("app")
+	s.InRecovery = true
+	if marks, err := c.Announce(ctx, s, List{{"", Token{0, 34}}}); marks != nil || err != nil {
+		t.Error(marks, err)
+	}
+	expect(t, "mark", w.mark(f), "ok:33")
+}
+
+func TestAnnounceRoles(t *testing.T) {
+	w := newWorld(t)
+	f := w.fence(33)
+	c, _, _ := w.control([]string{f}, func(c *ControlConfig) { c.Roles = []string{"worker"} })
+	expect(t, "higher, another role", w.announceAs(ctx, c, "app", "34"), "ZF003")
+	expect(t, "mark", w.mark(f), "ok:33")
+	expect(t, "equal, another role", w.announceAs(ctx, c, "app", "33"), "ok")
+	expect(t, "lower, another role", w.announceAs(ctx, c, "app", "32"), "ZF001")
+	expect(t, "higher", w.announceAs(ctx, c, "worker", "34"), "ok")
+}
+
+// Redteam 13: marks of another server are none of this session's. No schema, no server, no database: ZF005, in words
+// that show nothing of what the connection said.
+func TestAnnounceUnavailable(t *testing.T) {
+	w := newWorld(t)
+	f := w.fence(33)
+	c, _, logs := w.control([]string{f})
+	list := List{{"", Token{0, 34}}}
+	s := w.session("app")
+	s.SystemID = "1"
+	_, e := c.Announce(ctx, s, list)
+	expect(t, "another server", e.Code+" "+w.mark(f), "ZF005 ok:33")
+
+	s = w.session("app")
+	s.Database = w.c.NewDatabase(t)
+	_, e = c.Announce(ctx, s, list)
+	if e.Code != CodeUnavailable || !strings.Contains(e.Message, "no fence schema") {
+		t.Error("no schema:", e)
+	}
+	s.Database = "does_not_exist"
+	_, e = c.Announce(ctx, s, list)
+	if e.Code != CodeUnavailable || strings.Contains(e.Message+e.Detail+e.Hint, "does_not_exist") {
+		t.Error("no database:", e)
+	}
+	app, _, _ := w.control([]string{f}, func(cfg *ControlConfig) { cfg.DSN = w.c.DSN("postgres", "app") })
+	_, e = app.Announce(ctx, w.session("app"), list)
+	if e.Code != CodeUnavailable || !strings.Contains(e.Hint, "fence_control") {
+		t.Error("no privilege:", e)
+	}
+	down, _, _ := w.control([]string{f}, func(cfg *ControlConfig) { cfg.DSN = "postgres://control@127.0.0.1:1/postgres" })
+	_, e = down.Announce(ctx, w.session("app"), list)
+	if e.Code != CodeUnavailable || strings.Contains(e.Message+e.Detail+e.Hint, "127.0.0.1") {
+		t.Error("no server:", e)
+	}
+	if logs.FilterMessage("control connection").Len() < 2 {
+		t.Error("the log has nothing of it")
+	}
+}
+
+// Redteam 3: re-announcing the present token never waits, also behind the holder's own guarded batch.
+// Mutant "raise locks first": the sibling waits.
+func TestReannounceNeverWaits(t *testing.T) {
+	w := newWorld(t)
+	f := w.fence(34)
+	batch := w.dial("app")
+	batch.token(34)
+	batch.must("BEGIN")
+	expect(t, "guard", batch.guard(inline, f), "ok")
+	short, cancel := context.WithTimeout(ctx, deadline/2)
+	defer cancel()
+	for range 2 { // another proxy each
+		c, _, _ := w.control([]string{f})
+		expect(t, "sibling", w.announceAs(short, c, "app", "34"), "ok")
+		expect(t, "sibling, remembered", w.announceAs(short, c, "app", "34"), "ok")
+	}
+	// nor does it when somebody has asked for more already
+	b := w.dial("control")
+	p := b.raise(f, 35)
+	expect(t, "raise", p.state(), "waits")
+	c, _, _ := w.control([]string{f})
+	expect(t, "sibling behind a queued raise", w.announceAs(short, c, "app", "34"), "ok")
+	batch.must("COMMIT")
+	expect(t, "raise", p.get(), "ok:true")
+	// the memory of an acknowledgement admits nothing
+	expect(t, "guard", batch.guard(inline, f), "ZF001")
+}
+
+// Redteam 6, 9: a raise outlives the client that asked: clients that give up sooner than the grace and come again meet
+// the same raise, with the same clock. Mutant "raise uses the caller's context": never taken over.
+func TestRaiseOutlivesItsCaller(t *testing.T) {
+	w := newWorld(t)
+	f := w.fence(33)
+	zombie := w.dial("app")
+	zombie.token(33)
+	zombie.must("BEGIN")
+	expect(t, "guard", zombie.guard(inline, f), "ok")
+	const g = 700 * time.Millisecond
+	c, e, _ := w.control([]string{f}, grace(g))
+	start, got := time.Now(), ""
+	for got != "ok" && time.Since(start) < deadline {
+		short, cancel := context.WithTimeout(ctx, g/4)
+		got = w.announceAs(short, c, "app", "34")
+		cancel()
+	}
+	if took := time.Since(start); got != "ok" || took < g || took > g+time.Second {
+		t.Errorf("%s after %v", got, took)
+	}
+	expect(t, "zombie", zombie.do("SELECT 1"), "57P01")
+	eventually(t, "told of the eviction", func() bool { return e.count(fmt.Sprintf("evicted %s %d app idle in transaction", f, zombie.pid)) == 1 })
+	if e.count("raised "+f+" 33 to 34") != 1 {
+		t.Errorf("events: %q", e.list)
+	}
+}
+
+// Many sessions of a new holder ask at once: one raise.
+func TestAnnouncesCoalesce(t *testing.T) {
+	w := newWorld(t)
+	f := w.fence(33)
+	old := w.dial("app")
+	old.token(33)
+	old.must("BEGIN")
+	old.guard(slow, f)
+	c, e, _ := w.control([]string{f})
+	var all sync.WaitGroup
+	s := w.session("app")
+	for range 50 {
+		all.Go(func() {
+			if _, err := c.Announce(ctx, s, List{{"", Token{0, 34}}}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	waiting := func() string { return w.su.do("SELECT waiting FROM fence.status($1)", f) }
+	eventually(t, "raise waits", func() bool { return waiting() != "ok:0" })
+	expect(t, "raises waiting", waiting(), "ok:1")
+	old.must("COMMIT")
+	all.Wait()
+	if e.count("raised") != 1 {
+		t.Errorf("events: %q", e.list)
+	}
+}
+
+// H6: the mark is durable though everybody has synchronous_commit off. Mutant "no set_config and no deferred trigger":
+// the mark is 33 after the crash.
+func TestRaiseSurvivesImmediateStop(t *testing.T) {
+	c := pgtest.Start(t, pgtest.WithSetting("synchronous_commit", "off"), pgtest.WithSetting("wal_writer_delay", "10s"), pgtest.WithSetting("wal_writer_flush_after", "1GB"))
+	w := ownWorld(t, c)
+	f, byHand := w.fence(33), w.fence(33)
+	w.su.must("CHECKPOINT")
+	ctl, _, _ := w.control([]string{f})
+	w.su.must("INSERT INTO t VALUES (1000, 0)") // not durable: shows that the test can tell
+	expect(t, "announce", w.announce(ctl, "34"), "ok")
+	w.su.must("INSERT INTO t VALUES (1001, 0)")
+	w.su.must("BEGIN")
+	w.su.must("SELECT fence.raise($1, 0, 34, '', NULL)", byHand)
+	w.su.must("SET LOCAL synchronous_commit = off") // after the raise: only a trigger at commit sees it
+	w.su.must("COMMIT")
+	w.su.must("INSERT INTO t VALUES (1002, 0)")
+	c.Kill()
+	c.Restart(t)
+	w.su = w.dial("postgres")
+	expect(t, "announced", w.mark(f), "ok:34")
+	expect(t, "raised by hand", w.mark(byHand), "ok:34")
+	expect(t, "the last row of all", w.su.do("SELECT count(*) FROM t WHERE id = 1002"), "ok:0")
+	// and connections of before are replaced
+	expect(t, "announce after the crash", w.announce(ctl, "35"), "ok")
+}
+
+// A failover or restore that lost the mark: the memory of acknowledgements must not stand in the way for long.
+func TestForget(t *testing.T) {
+	w := newWorld(t)
+	f := w.fence(33)
+	c, _, _ := w.control([]string{f})
+	expect(t, "announce", w.announce(c, "34"), "ok")
+	d := c.database(w.db)
+	if _, ok := d.remembered(target{f, Token{0, 34}}, ""); !ok {
+		t.Error("not remembered")
+	}
+	c.Forget(w.db)
+	if _, ok := d.remembered(target{f, Token{0, 34}}, ""); ok {
+		t.Error("not forgotten")
+	}
+	expect(t, "announce", w.announce(c, "34"), "ok")
+}
+
+func TestPing(t *testing.T) {
+	w := newWorld(t)
+	c, _, _ := w.control(nil, func(cfg *ControlConfig) { cfg.DSN = w.c.DSN(w.db, "control") })
+	if err := c.Ping(ctx); err != nil {
+		t.Error(err)
+	}
+	c, _, _ = w.control(nil)
+	if err := c.Ping(ctx); err == nil {
+		t.Error("a database without the schema")
+	}
+}
+
+func TestKnown(t *testing.T) {
+	var k Known
+	if _, stale := k.Stale("db", "f", Token{}); stale {
+		t.Error("knows nothing")
+	}
+	k.Observe("db", Mark{1, "f", Token{0, 34}})
+	k.Observe("db", Mark{1, "f", Token{0, 33}})
+	for tok, want := range map[Token]bool{{0, 33}: true, {0, 34}: false, {0, 35}: false, {1, 0}: false} {
+		if _, stale := k.Stale("db", "f", tok); stale != want {
+			t.Errorf("%v: %v", tok, stale)
+		}
+	}
+	if _, stale := k.Stale("other", "f", Token{0, 33}); stale {
+		t.Error("marks are per database")
+	}
+	for i := range maxKnown + 10 {
+		k.Observe("db", Mark{1, fmt.Sprint(i), Token{}})
+	}
+	if len(k.marks) > maxKnown {
+		t.Error("not bounded")
+	}
+}
