@@ -96,7 +96,7 @@ func explainText(in io.Reader, args []string) ([]byte, error) {
 }
 
 func explain(c *config.Config, sql []byte) (*explained, error) {
-	analyzer, err := rewrite.NewAnalyzer(c.Rewrite())
+	analyzer, err := rewrite.New(c.Rewrite())
 	if err != nil {
 		return nil, err
 	}

@@ -73,4 +73,3 @@ func enforced(c *config.Config, st *rewrite.Statement, written []string) (action
 }
 
 func guardText(fences []string) string { return "guard " + strings.Join(fences, ", ") }
-

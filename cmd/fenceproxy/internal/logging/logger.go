@@ -1,6 +1,8 @@
 package logging
 
 import (
+	"time"
+
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 )
@@ -27,4 +29,16 @@ func New(out zapcore.WriteSyncer, level, format string) (*zap.Logger, error) {
 		encoder = zapcore.NewConsoleEncoder(c)
 	}
 	return zap.New(zapcore.NewCore(encoder, zapcore.Lock(out), lowest)), nil
+}
+
+// Bounded is log with at most perSecond lines of the same message in a second; dropped is called for each line beyond.
+func Bounded(log *zap.Logger, dropped func()) *zap.Logger {
+	return log.WithOptions(zap.WrapCore(func(core zapcore.Core) zapcore.Core {
+		return zapcore.NewSamplerWithOptions(core, time.Second, perSecond, 0,
+			zapcore.SamplerHook(func(_ zapcore.Entry, d zapcore.SamplingDecision) {
+				if d&zapcore.LogDropped > 0 {
+					dropped()
+				}
+			}))
+	}))
 }

@@ -23,7 +23,9 @@ func (m *Metrics) SessionClosed(reason relay.EndReason, lasted time.Duration) {
 }
 
 // Refused implements relay.ServerEvents.
-func (m *Metrics) Refused(reason relay.RefuseReason) { m.refused.WithLabelValues(reason.String()).Inc() }
+func (m *Metrics) Refused(reason relay.RefuseReason) {
+	m.refused.WithLabelValues(reason.String()).Inc()
+}
 
 // Dialed implements relay.ServerEvents.
 func (m *Metrics) Dialed(took time.Duration, ok bool) {
@@ -35,7 +37,9 @@ func (m *Metrics) Dialed(took time.Duration, ok bool) {
 }
 
 // Canceled implements relay.ServerEvents.
-func (m *Metrics) Canceled(relayed bool) { m.cancels.WithLabelValues(strconv.FormatBool(relayed)).Inc() }
+func (m *Metrics) Canceled(relayed bool) {
+	m.cancels.WithLabelValues(strconv.FormatBool(relayed)).Inc()
+}
 
 // Panicked implements relay.ServerEvents.
 func (m *Metrics) Panicked() { m.panics.Inc() }

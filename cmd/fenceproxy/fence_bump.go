@@ -1,0 +1,72 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/fenceproxy/fenceproxy/tokens"
+)
+
+func newFenceBump() *cobra.Command {
+	var reason string
+	asJSON := false
+	cmd := &cobra.Command{
+		Use:   "bump-epoch NAME --reason TEXT",
+		Short: "Make every token of a fence stale, for a new start with low ones",
+		Long: `bump-epoch raises the epoch of the fence by one and its counter to 0. All tokens of older epochs
+are stale then, whatever their counter: for after a restore of the database, or of a lock
+service that counts from the beginning again. The holders need tokens of the new epoch.
+
+It waits for transactions that are guarded, and ends no session. The reason goes to the
+history. The role must be a member of fence_operator.`,
+		Example: `  fenceproxy fence bump-epoch billing --reason "etcd restored from backup" --dsn postgres://fence_ops@db/app`,
+		Args:    arguments("NAME"),
+	}
+	dsn := addDSN(cmd)
+	cmd.Flags().StringVar(&reason, "reason", "", "why, for the history (required)")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := checkName(cmd, args[0]); err != nil {
+			return err
+		}
+		if strings.TrimSpace(reason) == "" {
+			return usageError(cmd, errors.New("--reason is missing: the history must say why"))
+		}
+		ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
+		defer stop()
+		conn, err := connect(ctx, *dsn)
+		if err != nil {
+			return err
+		}
+		defer conn.Close(context.Background())
+		before, err := tokens.Status(ctx, conn, args[0])
+		if err != nil {
+			return operatorError(err)
+		}
+		if len(before) == 0 {
+			return refused(fmt.Errorf("fence %s has no mark: there is nothing to bump", args[0]))
+		}
+		mark, failure := tokens.BumpEpoch(ctx, conn, args[0], reason)
+		if failure != nil {
+			return raiseError(ctx, failure)
+		}
+		if asJSON {
+			return printJSON(cmd.OutOrStdout(), struct {
+				Fence string `json:"fence"`
+				From  string `json:"from"`
+				Mark  string `json:"mark"`
+				Epoch int64  `json:"epoch"`
+			}{args[0], before[0].Token.String(), mark.Token.String(), mark.Token.Epoch})
+		}
+		_, err = fmt.Fprintf(cmd.OutOrStdout(), "fence %s: epoch %d, mark raised from %s to %s; tokens are now written %d.<counter>\n",
+			args[0], mark.Token.Epoch, before[0].Token, mark.Token, mark.Token.Epoch)
+		return err
+	}
+	return cmd
+}

@@ -1,0 +1,124 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/fenceproxy/fenceproxy/test/pgtest"
+)
+
+// installed is the DSN of a new database with the fence schema.
+func installed(t *testing.T) (c *pgtest.Cluster, db, dsn string) {
+	t.Helper()
+	c = pgtest.Shared(t)
+	db = c.NewDatabase(t)
+	dsn = c.DSN(db, "postgres")
+	if o := fenceproxy(t, "init", "--dsn", dsn); o.code != exitOK {
+		t.Fatalf("init: %+v", o)
+	}
+	return c, db, dsn
+}
+
+func TestFenceCommands(t *testing.T) {
+	_, _, dsn := installed(t)
+	at := func(args ...string) outcome { t.Helper(); return fenceproxy(t, append(args, "--dsn", dsn)...) }
+
+	at("fence", "list").want(t, exitOK, `
+ fence | mark | holder | raised at | by | guarded | waiting
+-------+------+--------+-----------+----+---------+---------
+(0 rows)
+`, "")
+	at("fence", "show", "billing").want(t, exitRefused, "",
+		"fenceproxy: fence billing has no mark: no token was ever announced for it in this database\n")
+	at("fence", "bump-epoch", "billing", "--reason", "x").want(t, exitRefused, "",
+		"fenceproxy: fence billing has no mark: there is nothing to bump\n")
+	at("fence", "raise", "billing", "33", "--holder", "worker-1").want(t, exitOK, "fence billing: mark raised from 0 to 33\n", "")
+	at("fence", "raise", "billing", "33").want(t, exitOK, "fence billing: the mark is 33 already\n", "")
+	at("fence", "raise", "billing", "5000000000").want(t, exitOK, "fence billing: mark raised from 33 to 5000000000\n", "")
+
+	stale := at("fence", "raise", "billing", "32")
+	if stale.code != exitRefused || !strings.Contains(stale.err, "SQLSTATE ZF001") {
+		t.Errorf("stale: %+v", stale)
+	}
+	epoch := at("fence", "raise", "billing", "1.1")
+	if epoch.code != exitRefused || !strings.Contains(epoch.err, "SQLSTATE ZF003") || !strings.Contains(epoch.err, "bump-epoch") {
+		t.Errorf("epoch: %+v", epoch)
+	}
+	at("fence", "bump-epoch", "billing", "--reason", "restored from backup").want(t, exitOK,
+		"fence billing: epoch 1, mark raised from 5000000000 to 1.0; tokens are now written 1.<counter>\n", "")
+	at("fence", "raise", "jobs/42", "7", "--json").want(t, exitOK, `
+{
+  "fence": "jobs/42",
+  "mark": "7",
+  "raised": true,
+  "from": "0",
+  "waited_seconds": N,
+  "sessions_ended": 0
+}
+`, "")
+	o := at("fence", "list", "--json")
+	var list []fenceJSON
+	if err := json.Unmarshal([]byte(strings.ReplaceAll(o.out, "TIME", "2026-01-01T00:00:00Z")), &list); err != nil || len(list) != 2 ||
+		list[0].Fence != "billing" || list[0].Epoch != 1 || list[0].Token != "1.0" || list[1].Counter != 7 {
+		t.Errorf("%v\n%s", err, o.out)
+	}
+}
+
+func TestFenceShowNamesBlockers(t *testing.T) {
+	c, db, dsn := installed(t)
+	fenceproxy(t, "fence", "raise", "billing", "33", "--holder", "worker-1", "--dsn", dsn)
+	holder := c.Connect(t, db, "postgres")
+	for _, sql := range []string{"SET application_name = 'slow job'", "SET fence.token = 33", "BEGIN", "SELECT fence.guard(ARRAY['billing'], 'billing')"} {
+		if _, err := holder.Exec(context.Background(), sql); err != nil {
+			t.Fatalf("%s: %v", sql, err)
+		}
+	}
+	fenceproxy(t, "fence", "show", "billing", "--dsn", dsn).want(t, exitOK, `
+`, "")
+
+	// The raise waits, says for whom, ends the session after the grace, and returns.
+	raised := fenceproxy(t, "fence", "raise", "billing", "34", "--grace", "1s", "--dsn", dsn)
+	if raised.code != exitOK || raised.out != "fence billing: mark raised from 33 to 34\n" {
+		t.Errorf("%+v", raised)
+	}
+	for _, want := range []string{"waiting N for pid N: role postgres, application \"slow job\", idle in transaction\n", "ended pid N: role postgres, idle in transaction\n"} {
+		if !strings.Contains(raised.err, want) {
+			t.Errorf("%q is not in\n%s", want, raised.err)
+		}
+	}
+	if _, err := holder.Exec(context.Background(), "SELECT 1"); err == nil {
+		t.Error("the session in the way lives on")
+	}
+}
+
+func TestFenceWithoutSchemaOrRights(t *testing.T) {
+	c := pgtest.Shared(t)
+	db := c.NewDatabase(t)
+	o := fenceproxy(t, "fence", "list", "--dsn", c.DSN(db, "postgres"))
+	if o.code != exitFailure || !strings.Contains(o.err, "Run: fenceproxy init") {
+		t.Errorf("%+v", o)
+	}
+	_, db, _ = installed(t)
+	c.Exec(t, "postgres", "DO $$ BEGIN CREATE ROLE nobody_special LOGIN; EXCEPTION WHEN duplicate_object THEN END $$")
+	o = fenceproxy(t, "fence", "list", "--dsn", c.DSN(db, "nobody_special"))
+	if o.code != exitFailure || !strings.Contains(o.err, "SQLSTATE 42501") || !strings.Contains(o.err, "fence_control") {
+		t.Errorf("%+v", o)
+	}
+	o = fenceproxy(t, "fence", "list", "--dsn", "host=127.0.0.1 port=1 user=u dbname=d")
+	o.want(t, exitFailure, "", "fenceproxy: cannot connect to 127.0.0.1:1, database \"d\", user \"u\": dial tcp 127.0.0.1:1: connect: connection refused\n")
+}
+
+// The PG* environment names the database, as for psql.
+func TestDSNFromEnvironment(t *testing.T) {
+	c, db, _ := installed(t)
+	t.Setenv("PGHOST", c.SocketDir())
+	t.Setenv("PGPORT", strings.Split(c.Addr(), ":")[1])
+	t.Setenv("PGDATABASE", db)
+	t.Setenv("PGUSER", "postgres")
+	fenceproxy(t, "fence", "raise", "billing", "1").want(t, exitOK, "fence billing: mark raised from 0 to 1\n", "")
+	if o := fenceproxy(t, "fence", "list"); o.code != exitOK || !strings.Contains(o.out, " billing |    1 ") {
+		t.Errorf("%+v", o)
+	}
+}

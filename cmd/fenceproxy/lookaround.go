@@ -1,0 +1,69 @@
+package main
+
+import (
+	"context"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/fenceproxy/fenceproxy/cmd/fenceproxy/internal/config"
+	"github.com/fenceproxy/fenceproxy/cmd/fenceproxy/internal/dbcheck"
+)
+
+const (
+	lookLimit = 20 * time.Second
+	lookAgain = 5 * time.Second
+)
+
+// lookAround warns at start of what would make fencing fail or leak. It waits for a database that is not up yet, and
+// never keeps the proxy from starting: PostgreSQL may come later, and a proxy that fails closed is safe.
+func (p *proxy) lookAround(ctx context.Context) {
+	if p.config.Mode == config.ModeOff {
+		p.log.Warn("mode off: nothing is fenced")
+		return
+	}
+	if p.config.Mode == config.ModeObserve {
+		p.log.Warn("mode observe: nothing is refused, only counted and logged")
+	}
+	if p.config.Opaque == config.OpaqueAllow {
+		p.log.Warn("opaque: allow: functions, DO and CALL may write fenced tables in sessions without a token, and no triggers close that")
+	}
+	if p.config.AllowRoleToken {
+		p.log.Warn("allow_role_token: a token from ALTER ROLE or ALTER DATABASE reaches every session of the role, also a former holder's")
+	}
+	for first := true; ctx.Err() == nil; first = false {
+		findings, err := p.look(ctx)
+		if err == nil {
+			p.report(findings)
+			return
+		}
+		if first {
+			p.log.Warn("cannot check the database yet: the control connection fails", zap.Error(err))
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(lookAgain):
+		}
+	}
+}
+
+func (p *proxy) look(ctx context.Context) ([]dbcheck.Finding, error) {
+	ctx, cancel := context.WithTimeout(ctx, lookLimit)
+	defer cancel()
+	conn, err := connect(ctx, p.config.ControlDSN())
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
+	return dbcheck.Run(ctx, conn, p.config.Fences, conn.Config().User)
+}
+
+func (p *proxy) report(findings []dbcheck.Finding) {
+	for _, f := range findings {
+		if f.Severity == dbcheck.Problem {
+			p.log.Warn("the database does not fit the configuration", zap.String("problem", f.Text))
+		} else {
+			p.log.Info("noticed", zap.String("notice", f.Text))
+		}
+	}
+}

@@ -1,0 +1,91 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+
+	"github.com/fenceproxy/fenceproxy/cmd/fenceproxy/internal/config"
+	"github.com/fenceproxy/fenceproxy/cmd/fenceproxy/internal/logging"
+)
+
+func newServe() *cobra.Command {
+	var file string
+	var printConfig bool
+	cmd := &cobra.Command{
+		Use:   "serve",
+		Short: "Run the proxy",
+		Long: `serve accepts PostgreSQL clients and relays them to the upstream, with a guard in front of
+every write to a fenced table.
+
+Settings come from flags, which win over FENCEPROXY_* environment variables, which win over
+the file. docs/configuration.md describes them all.
+
+The first SIGTERM or SIGINT drains: /readyz says no, listeners close, sessions outside a
+transaction end, the others may finish theirs until the drain timeout. A second signal ends
+everything at once. The log goes to standard error.
+
+Exit codes: 0 ended by a signal, 1 failed or ended by a second signal, 2 wrong flags or
+configuration.`,
+		Example: `  fenceproxy serve --upstream postgres://fence@db/app --fence billing=invoices,payments
+  fenceproxy serve --listen :6432 --listen /run/fenceproxy/.s.PGSQL.6432 --admin 127.0.0.1:9432 \
+    --upstream postgres://fence@db/app --fence billing=invoices --fence jobs/42=jobs
+  fenceproxy serve --config fenceproxy.yaml --mode observe --log-format console
+  fenceproxy serve --config fenceproxy.yaml --print-config`,
+		Args: noArguments,
+	}
+	flags := config.AddFlags(cmd.Flags())
+	cmd.Flags().StringVar(&file, "config", os.Getenv("FENCEPROXY_CONFIG"), "configuration file (FENCEPROXY_CONFIG)")
+	cmd.Flags().BoolVar(&printConfig, "print-config", false, "print the resulting configuration without passwords, and exit")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		c, warnings, err := config.Load(config.Source{File: file, Environment: os.Environ(), Flags: flags, Partial: printConfig})
+		if err != nil {
+			return wrongConfig(err)
+		}
+		if printConfig {
+			return c.Write(cmd.OutOrStdout())
+		}
+		log, err := logging.New(zapcore.AddSync(cmd.ErrOrStderr()), string(c.LogLevel), string(c.LogFormat))
+		if err != nil {
+			return wrongConfig(err)
+		}
+		for _, w := range warnings {
+			log.Warn(w)
+		}
+		signals := make(chan os.Signal, 2)
+		signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
+		defer signal.Stop(signals)
+		return serve(cmd.Context(), c, log, signals)
+	}
+	return cmd
+}
+
+var errForced = errors.New("ended by a second signal")
+
+// serve runs the proxy until a signal or the end of ctx has drained it.
+func serve(ctx context.Context, c *config.Config, log *zap.Logger, signals <-chan os.Signal) error {
+	p, err := assemble(c, log)
+	if err != nil {
+		return wrongConfig(err)
+	}
+	defer p.close()
+	if err := p.listen(); err != nil {
+		return err
+	}
+	failed := p.run(ctx)
+	select {
+	case err := <-failed:
+		return err
+	case s := <-signals:
+		log.Info("draining", zap.Stringer("signal", s), zap.Int("sessions", p.server.Sessions()), zap.Duration("timeout", c.DrainTimeout))
+	case <-ctx.Done():
+		log.Info("draining", zap.Int("sessions", p.server.Sessions()), zap.Duration("timeout", c.DrainTimeout))
+	}
+	return p.drain(signals)
+}

@@ -1,0 +1,86 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+)
+
+func TestUsageErrors(t *testing.T) {
+	for _, tc := range []struct{ name, args, want string }{
+		{"unknown command", "server", "fenceproxy: unknown command \"server\"\nsee fenceproxy --help\n"},
+		{"unknown flag", "serve --colour", "fenceproxy: unknown flag: --colour\nsee fenceproxy serve --help\n"},
+		{"flag without value", "serve --mode", "fenceproxy: flag needs an argument: --mode\nsee fenceproxy serve --help\n"},
+		{"bad values, all of them", "serve --mode on --takeover-grace soon", `fenceproxy: --mode: unknown mode "on": want enforce, observe or off
+--takeover-grace: "soon" is not a duration: want a number with a unit, like 500ms, 10s or 2m
+`},
+		{"no upstream", "serve --mode off", "fenceproxy: no upstream: set upstream, FENCEPROXY_UPSTREAM or --upstream\n"},
+		{"no fences", "serve --upstream host=db", "fenceproxy: no fences: mode enforce would protect nothing; set fences, FENCEPROXY_FENCES or --fence, or mode off\n"},
+		{"TLS to the upstream", "serve --upstream postgres://app:hunter2@db/x?sslmode=verify-full --fence a=b",
+			"fenceproxy: --upstream: sslmode demands TLS, but TLS to the upstream is not supported yet; sessions would go in plain text: use sslmode=disable or prefer on a network you trust\n"},
+		{"configuration that is not there", "serve --config /nowhere.yaml", "fenceproxy: cannot read the configuration: open /nowhere.yaml: no such file or directory\n"},
+		{"argument too many", "version now", "fenceproxy: unexpected argument \"now\"\nsee fenceproxy version --help\n"},
+		{"argument missing", "fence raise billing", "fenceproxy: TOKEN is missing\nsee fenceproxy fence raise --help\n"},
+		{"unknown subcommand", "fence rise", "fenceproxy: unknown command \"rise\"\nsee fenceproxy fence --help\n"},
+		{"malformed token", "fence raise billing -5", "fenceproxy: unknown shorthand flag: '5' in -5\nsee fenceproxy fence raise --help\n"},
+		{"malformed token, really", "fence raise billing 0x5", "fenceproxy: \"0x5\" is not a token: want counter or epoch.counter\nsee fenceproxy fence raise --help\n"},
+		{"malformed name", "fence show a=b", "fenceproxy: the name of a fence has a character that is not allowed: printable ASCII without blanks and , = ' \" \\ ; $ *\nsee fenceproxy fence show --help\n"},
+		{"no reason", "fence bump-epoch billing", "fenceproxy: --reason is missing: the history must say why\nsee fenceproxy fence bump-epoch --help\n"},
+		{"yes to nothing", "init --yes", "fenceproxy: --yes goes with --uninstall\nsee fenceproxy init --help\n"},
+		{"bad DSN", "fence list --dsn postgres://app:hunter2@db:port/x", "fenceproxy: --dsn: not a DSN: invalid port \":port\" after host\n"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			fenceproxy(t, strings.Fields(tc.args)...).want(t, exitUsage, "", tc.want)
+		})
+	}
+}
+
+// Every command says what it is for, has an example that begins with its own name, and takes --help.
+func TestHelp(t *testing.T) {
+	var walk func(cmd *cobra.Command)
+	walk = func(cmd *cobra.Command) {
+		path := cmd.CommandPath()
+		if cmd.Name() == "help" || cmd.Name() == "completion" {
+			return
+		}
+		if cmd.Short == "" || cmd.Long == "" || !strings.Contains(cmd.Example, path) {
+			t.Errorf("%s: help is not complete", path)
+		}
+		for line := range strings.Lines(cmd.Long) {
+			if len(line) > 100 {
+				t.Errorf("%s: line longer than a terminal: %q", path, line)
+			}
+		}
+		o := fenceproxy(t, append(strings.Fields(path)[1:], "--help")...)
+		if o.code != exitOK || !strings.Contains(o.out, "Examples:") {
+			t.Errorf("%s --help: exit code %d\n%s%s", path, o.code, o.out, o.err)
+		}
+		for _, sub := range cmd.Commands() {
+			walk(sub)
+		}
+	}
+	walk(newRoot(stdio()))
+}
+
+func TestVersion(t *testing.T) {
+	o := fenceproxy(t, "version")
+	if o.code != exitOK || !strings.HasPrefix(o.out, "fenceproxy dev (commit ") {
+		t.Errorf("%+v", o)
+	}
+	o = fenceproxy(t, "version", "--json")
+	if o.code != exitOK || !strings.Contains(o.out, `"schema": `) {
+		t.Errorf("%+v", o)
+	}
+}
+
+func TestPrintConfig(t *testing.T) {
+	file := write(t, "f.yaml", "upstream: postgres://app:hunter2@db/x\nmode: observe\n")
+	t.Setenv("FENCEPROXY_LOG_LEVEL", "debug")
+	o := fenceproxy(t, "serve", "--config", file, "--print-config", "--fence", "a=b", "--admin", ":1")
+	for _, want := range []string{"postgres://app:*****@db/x", "mode: observe", "level: debug", "name: a", "admin: :1"} {
+		if !strings.Contains(o.out, want) {
+			t.Errorf("%q is not in\n%s%s", want, o.out, o.err)
+		}
+	}
+}
