@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -47,11 +48,11 @@ func connectError(cfg *pgx.ConnConfig, err error) error {
 		return fmt.Errorf("cannot connect to %s: %s (SQLSTATE %s)", where, pg.Message, pg.Code)
 	}
 	cause := err
-	for next := errors.Unwrap(cause); next != nil; next = errors.Unwrap(cause) {
-		if _, several := next.(interface{ Unwrap() []error }); several {
-			break
-		}
-		cause = next
+	var network *net.OpError
+	if errors.As(err, &network) {
+		cause = network
+	} else if errors.Is(err, context.DeadlineExceeded) {
+		cause = errors.New("no answer within " + connectLimit.String())
 	}
 	return fmt.Errorf("cannot connect to %s: %w", where, cause)
 }

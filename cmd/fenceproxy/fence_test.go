@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"fmt"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -66,6 +68,12 @@ func TestFenceCommands(t *testing.T) {
 	}
 }
 
+// columns are the widths of a table, which depend on the lengths of process numbers and times.
+var (
+	columns = regexp.MustCompile(` {2,}`)
+	rules   = regexp.MustCompile(`(-+\+)+-+`)
+)
+
 func TestFenceShowNamesBlockers(t *testing.T) {
 	c, db, dsn := installed(t)
 	fenceproxy(t, "fence", "raise", "billing", "33", "--holder", "worker-1", "--dsn", dsn)
@@ -75,7 +83,28 @@ func TestFenceShowNamesBlockers(t *testing.T) {
 			t.Fatalf("%s: %v", sql, err)
 		}
 	}
-	fenceproxy(t, "fence", "show", "billing", "--dsn", dsn).want(t, exitOK, `
+	pid := holder.PgConn().PID()
+	shown := fenceproxy(t, "fence", "show", "billing", "--dsn", dsn)
+	shown.out = rules.ReplaceAllString(columns.ReplaceAllString(strings.ReplaceAll(shown.out, fmt.Sprint(pid), "PID"), " "), "-+-")
+	shown.want(t, exitOK, `
+fence: billing
+mark: 33
+holder: worker-1
+raised at: TIME by postgres
+guarded: 1 transaction now
+waiting: 0 raises now
+
+A takeover waits for:
+ pid | role | application | state | wait event | since
+-+-
+ PID | postgres | slow job | idle in transaction | ClientRead | TIME
+(1 row)
+
+History, newest first:
+ at | from | to | holder | by | reason
+-+-
+ TIME | | 33 | worker-1 | postgres |
+(1 row)
 `, "")
 
 	// The raise waits, says for whom, ends the session after the grace, and returns.

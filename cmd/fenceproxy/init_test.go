@@ -17,12 +17,12 @@ database app:
   created role fence_control
   created role fence_operator
   created role fence_owner
-  created schema fence, version 1
+  created schema fence, version N
 control role postgres has all the rights it needs
 `, "")
 	file := write(t, "f.yaml", "upstream: "+strings.Replace(c.DSN("app", "fence_proxy"), "postgres://", "postgres://", 1)+"\nmode: off\n")
 	fenceproxy(t, "init", "--dsn", dsn, "--config", file).want(t, exitOK, `
-database app: nothing to do, schema fence has version 1
+database app: nothing to do, schema fence has version N
 control role fence_proxy needs more rights; a DBA runs:
   GRANT fence_control TO fence_proxy;
   GRANT pg_read_all_stats TO fence_proxy;

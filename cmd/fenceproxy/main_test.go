@@ -45,6 +45,7 @@ func fenceproxyWith(t *testing.T, in string, args ...string) outcome {
 var (
 	times    = regexp.MustCompile(`\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d)`)
 	pids     = regexp.MustCompile(`pid \d+`)
+	versions = regexp.MustCompile(`schema fence(,| has) version \d+`)
 	waits    = regexp.MustCompile(`waiting [0-9.]+m?s`)
 	seconds  = regexp.MustCompile(`"waited_seconds": [0-9.e-]+`)
 	database = regexp.MustCompile(`test_\d+_\d+`)
@@ -56,6 +57,7 @@ func masked(s string) string {
 	s = pids.ReplaceAllString(s, "pid N")
 	s = waits.ReplaceAllString(s, "waiting N")
 	s = seconds.ReplaceAllString(s, `"waited_seconds": N`)
+	s = versions.ReplaceAllString(s, "schema fence$1 version N")
 	return database.ReplaceAllString(s, "DB")
 }
 

@@ -96,6 +96,7 @@ func sessionConfig(c *config.Config, analyzer *rewrite.Analyzer, known *tokens.K
 		AllowRoleToken:    c.AllowRoleToken,
 		MaxStatementBytes: int(c.Limits.MaxStatementBytes),
 		Known:             known,
+		Shadow:            &relay.ShadowMarks{},
 	}
 	switch c.Mode {
 	case config.ModeObserve:

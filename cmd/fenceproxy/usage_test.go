@@ -28,7 +28,7 @@ func TestUsageErrors(t *testing.T) {
 		{"malformed name", "fence show a=b", "fenceproxy: the name of a fence has a character that is not allowed: printable ASCII without blanks and , = ' \" \\ ; $ *\nsee fenceproxy fence show --help\n"},
 		{"no reason", "fence bump-epoch billing", "fenceproxy: --reason is missing: the history must say why\nsee fenceproxy fence bump-epoch --help\n"},
 		{"yes to nothing", "init --yes", "fenceproxy: --yes goes with --uninstall\nsee fenceproxy init --help\n"},
-		{"bad DSN", "fence list --dsn postgres://app:hunter2@db:port/x", "fenceproxy: --dsn: not a DSN: invalid port \":port\" after host\n"},
+		{"bad DSN", "fence list --dsn postgres://app:hunter2@db:port/x", "fenceproxy: --dsn: not a DSN: write postgres://user@host:port/database or host=... port=... user=... dbname=...\n"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			fenceproxy(t, strings.Fields(tc.args)...).want(t, exitUsage, "", tc.want)
