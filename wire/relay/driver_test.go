@@ -159,8 +159,17 @@ func testLog(t *testing.T) *zap.Logger {
 	return zap.New(zapcore.NewCore(zapcore.NewConsoleEncoder(zapcore.EncoderConfig{MessageKey: "m"}), zapcore.AddSync(os.Stderr), zapcore.DebugLevel))
 }
 
-// fakeUpstream accepts connections and runs serve on each, after the startup packet.
+// fakeUpstream accepts connections and runs serve on each session, after the startup packet. It closes on a cancel.
 func fakeUpstream(t *testing.T, serve func(c *net.TCPConn)) string {
+	return fakeUpstreamAny(t, func(c *net.TCPConn, start wire.Startup) {
+		if start.Kind == wire.StartupSession {
+			serve(c)
+		}
+	})
+}
+
+// fakeUpstreamAny is fakeUpstream for any kind of startup packet.
+func fakeUpstreamAny(t *testing.T, serve func(c *net.TCPConn, start wire.Startup)) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -175,8 +184,8 @@ func fakeUpstream(t *testing.T, serve func(c *net.TCPConn)) string {
 			}
 			go func() {
 				defer c.Close()
-				if _, err := wire.ReadStartup(c); err == nil {
-					serve(c.(*net.TCPConn))
+				if start, err := wire.ReadStartup(c); err == nil {
+					serve(c.(*net.TCPConn), start)
 				}
 			}()
 		}

@@ -114,7 +114,7 @@ func TestUpstreamDown(t *testing.T) {
 
 func TestLimit(t *testing.T) {
 	cancels := make(chan []byte, 1)
-	upstream := fakeUpstreamRaw(t, func(c *net.TCPConn, start wire.Startup) {
+	upstream := fakeUpstreamAny(t, func(c *net.TCPConn, start wire.Startup) {
 		if start.Kind == wire.StartupCancel {
 			cancels <- start.Raw
 			return
@@ -142,31 +142,6 @@ func TestLimit(t *testing.T) {
 	first.Close()
 	poll(t, "one session fewer", func() bool { return s.Sessions() == 1 })
 	login(t, s.addr)
-}
-
-// fakeUpstreamRaw is fakeUpstream for any kind of startup packet.
-func fakeUpstreamRaw(t *testing.T, serve func(c *net.TCPConn, start wire.Startup)) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { l.Close() })
-	go func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			go func() {
-				defer c.Close()
-				if start, err := wire.ReadStartup(c); err == nil {
-					serve(c.(*net.TCPConn), start)
-				}
-			}()
-		}
-	}()
-	return l.Addr().String()
 }
 
 func TestLoginTimeout(t *testing.T) {
