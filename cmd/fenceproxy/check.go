@@ -29,7 +29,7 @@ database could not be asked.`,
   fenceproxy check fenceproxy.yaml --dsn postgres://postgres@db/app`,
 		Args: arguments("FILE"),
 	}
-	cmd.Flags().StringVar(&dsn, "dsn", "", "DSN of a database to compare the file with")
+	cmd.Flags().StringVar(&dsn, "dsn", "", "`DSN` of a database to compare the file with")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		c, _, err := config.Load(config.Source{File: args[0], Partial: true})
 		if err != nil {

@@ -19,7 +19,7 @@ const connectLimit = 15 * time.Second
 
 // addDSN defines --dsn. Without it the PG* environment decides, as for psql.
 func addDSN(cmd *cobra.Command) *string {
-	return cmd.Flags().String("dsn", "", "DSN of the database (default: PGHOST, PGDATABASE, PGUSER, ... as for psql)")
+	return cmd.Flags().String("dsn", "", "`DSN` of the database (default: PGHOST, PGDATABASE, PGUSER, ... as for psql)")
 }
 
 // connect opens a connection of its own for a command.

@@ -58,7 +58,7 @@ The column fences lists what the statement writes as far as the text tells. An e
 		},
 	}
 	flags := config.AddFlags(cmd.Flags(), "fences", "mode", "bare_token", "opaque", "opaque_call")
-	cmd.Flags().StringVar(&file, "config", os.Getenv("FENCEPROXY_CONFIG"), "configuration file")
+	cmd.Flags().StringVar(&file, "config", os.Getenv("FENCEPROXY_CONFIG"), "configuration `FILE`")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		c, _, err := config.Load(config.Source{File: file, Environment: os.Environ(), Flags: flags, Partial: true})

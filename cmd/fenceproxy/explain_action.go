@@ -22,17 +22,18 @@ func decide(c *config.Config, st *rewrite.Statement, e *explainedStatement) {
 		return
 	}
 	e.Action, e.Refusal = action, code
-	switch {
-	case code != "":
-	case session:
-		e.Injected = string(tokens.AppendGuardSession(nil, c.BareFence(), c.Opaque == config.OpaqueAllow))
-	case len(fences) > 0:
-		e.Injected = string(tokens.AppendGuard(nil, fences, c.BareFence()))
+	var guards []string
+	if session {
+		guards = append(guards, string(tokens.AppendGuardSession(nil, c.BareFence(), c.Opaque == config.OpaqueAllow)))
 	}
+	if len(fences) > 0 {
+		guards = append(guards, string(tokens.AppendGuard(nil, fences, c.BareFence())))
+	}
+	e.Injected = strings.Join(guards, "; ")
 }
 
-// enforced is what mode enforce does: the action, the SQLSTATE if it always refuses, and the fences of the guard, or
-// session for a guard of all that the session has tokens for.
+// enforced is what mode enforce does: the action, the SQLSTATE if it always refuses, the fences that are guarded, and
+// whether all that the session has tokens for are as well.
 func enforced(c *config.Config, st *rewrite.Statement, written []string) (action, code string, fences []string, session bool) {
 	isCall := st.Kind == rewrite.KindCall || st.Kind == rewrite.KindDo
 	switch {
@@ -61,7 +62,7 @@ func enforced(c *config.Config, st *rewrite.Statement, written []string) (action
 			without = "refuse with " + tokens.CodeRequired
 		}
 		if len(written) > 0 {
-			return guardText(written) + " and the session's other fences, then forward", "", written, false
+			return guardText(written) + " and the session's other fences, then forward", "", written, !isCall || c.OpaqueCall != config.OpaqueCallAllow
 		}
 		return "with a token: guard the session's fences, then forward; without one: " + without, "", nil, true
 	case rewrite.EffectWrite:

@@ -58,8 +58,8 @@ of the configuration's control DSN is the one whose rights are checked.
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.dsn, "dsn", "", "DSN of the database (default: PGHOST, PGDATABASE, PGUSER, ... as for psql)")
-	f.StringVar(&o.file, "config", os.Getenv("FENCEPROXY_CONFIG"), "configuration file, for its control role")
+	f.StringVar(&o.dsn, "dsn", "", "`DSN` of the database (default: PGHOST, PGDATABASE, PGUSER, ... as for psql)")
+	f.StringVar(&o.file, "config", os.Getenv("FENCEPROXY_CONFIG"), "configuration `FILE`, for its control role")
 	f.BoolVar(&o.print, "print", false, "print the SQL instead of running it")
 	f.BoolVar(&o.uninstall, "uninstall", false, "remove the schema and its roles")
 	f.BoolVar(&o.yes, "yes", false, "do not ask before --uninstall")

@@ -41,7 +41,7 @@ configuration.`,
 		Args: noArguments,
 	}
 	flags := config.AddFlags(cmd.Flags())
-	cmd.Flags().StringVar(&file, "config", os.Getenv("FENCEPROXY_CONFIG"), "configuration file (FENCEPROXY_CONFIG)")
+	cmd.Flags().StringVar(&file, "config", os.Getenv("FENCEPROXY_CONFIG"), "configuration `FILE` (FENCEPROXY_CONFIG)")
 	cmd.Flags().BoolVar(&printConfig, "print-config", false, "print the resulting configuration without passwords, and exit")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		c, warnings, err := config.Load(config.Source{File: file, Environment: os.Environ(), Flags: flags, Partial: printConfig})

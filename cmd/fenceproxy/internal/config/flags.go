@@ -73,7 +73,7 @@ func (v *flagValue) Type() string {
 	case kindListeners:
 		return "ADDRESS"
 	case kindFences:
-		return "NAME=TABLE,..."
+		return "NAME=TABLE[,TABLE]"
 	}
 	switch v.setting.key {
 	case "upstream", "control":
@@ -82,6 +82,8 @@ func (v *flagValue) Type() string {
 		return "ADDRESS"
 	case "bare_token":
 		return "NAME"
+	case "opaque", "opaque_call":
+		return "POLICY"
 	}
 	return strings.ToUpper(v.setting.key[strings.LastIndexByte(v.setting.key, '.')+1:])
 }

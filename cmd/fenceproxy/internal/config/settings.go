@@ -48,7 +48,7 @@ var settings = []setting{
 		set: func(c *Config, v string) error { c.Admin = v; return checkAddress(v) }},
 	{key: "mode", flag: "mode", usage: "enforce, observe or off",
 		set: func(c *Config, v string) error { return setWord(&c.Mode, "mode", modes, v) }},
-	{key: "fences", flag: "fence", kind: kindFences, usage: "NAME=TABLE[,TABLE...]: tables whose writes need the fence's token; repeatable",
+	{key: "fences", flag: "fence", kind: kindFences, usage: "a fence and the tables whose writes need its token; repeatable",
 		set: addFence, reset: func(c *Config) { c.Fences = nil }},
 	{key: "bare_token", flag: "bare-token", usage: "fence that a token without a name is meant for (default: the only fence)",
 		set: func(c *Config, v string) error { c.BareToken = v; return nil }},
