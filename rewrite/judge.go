@@ -210,7 +210,7 @@ func (j *judge) explain(x *pg.ExplainStmt) {
 	if st.Kind == KindExecute {
 		j.st.Kind, j.st.Name = st.Kind, st.Name
 	} else {
-		j.st.Kind = KindOther
+		j.st.Kind, j.st.Name = KindOther, ""
 	}
 }
 
