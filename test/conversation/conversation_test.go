@@ -45,6 +45,9 @@ func equal(t *testing.T, s Script, r Route, direct, got [][]byte) {
 			steps = append(steps, step)
 		}
 	}
+	if len(direct) != len(steps) || len(got) != len(steps) {
+		return // the run has ended early and been reported
+	}
 	for i, step := range steps {
 		if _, same := Expected(step.Want, r); same && !bytes.Equal(direct[i], got[i]) {
 			t.Errorf("line %d, %s: bytes differ\ndirect %q\n%-6s %q", step.Line, r, direct[i], r, got[i])

@@ -3,7 +3,6 @@ package e2e
 import (
 	"context"
 	"fmt"
-	"net/url"
 	"strings"
 	"testing"
 
@@ -35,22 +34,20 @@ func TestWrongTokenIsRefusedWhereItIsPresented(t *testing.T) {
 		{"another epoch", "billing=1.200", "ZF003"},
 		{"stale", "billing=99", "ZF001"},
 	}
+	with := func(name, value string) (*pgx.Conn, error) {
+		config, err := pgx.ParseConfig(p.DSN(db, user))
+		if err != nil {
+			return nil, err
+		}
+		config.RuntimeParams[name] = value
+		return pgx.ConnectConfig(context.Background(), config)
+	}
 	ways := map[string]func(token string) (*pgx.Conn, error){
 		"startup parameter": func(token string) (*pgx.Conn, error) { return p.TryConnect(db, user, token) },
-		"options": func(token string) (*pgx.Conn, error) {
-			return pgx.Connect(context.Background(), p.DSN(db, user)+"&options="+url.QueryEscape("-c fence.token="+token))
-		},
-		"long option": func(token string) (*pgx.Conn, error) {
-			return pgx.Connect(context.Background(), p.DSN(db, user)+"&options="+url.QueryEscape("--fence.token="+token))
-		},
-		"name in capitals": func(token string) (*pgx.Conn, error) {
-			config, err := pgx.ParseConfig(p.DSN(db, user))
-			if err != nil {
-				return nil, err
-			}
-			config.RuntimeParams["Fence.TOKEN"] = token
-			return pgx.ConnectConfig(context.Background(), config)
-		},
+		"options":           func(token string) (*pgx.Conn, error) { return with("options", "-c fence.token="+token) },
+		"long option":       func(token string) (*pgx.Conn, error) { return with("options", "--fence.token="+token) },
+		"option in pieces":  func(token string) (*pgx.Conn, error) { return with("options", `-c work_mem=4MB -cfence\.token=`+token) },
+		"name in capitals":  func(token string) (*pgx.Conn, error) { return with("Fence.TOKEN", token) },
 	}
 	for _, test := range tests {
 		for way, connect := range ways {

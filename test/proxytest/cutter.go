@@ -4,6 +4,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/url"
+	"sync"
 	"testing"
 )
 
@@ -48,13 +49,18 @@ func relay(client net.Conn, addr string, cut func([]byte) []int) {
 		client.Close()
 		return
 	}
-	go pass(server, client, cut)
-	pass(client, server, cut)
+	both := sync.WaitGroup{}
+	both.Go(func() { pass(server, client, cut) })
+	both.Go(func() { pass(client, server, cut) })
+	both.Wait()
+	client.Close()
+	server.Close()
 }
 
+// pass copies one direction to its end and hands the end on. The other direction goes on: a server's last words come
+// after it has stopped reading.
 func pass(to, from net.Conn, cut func([]byte) []int) {
-	defer to.Close()
-	defer from.Close()
+	defer to.(*net.TCPConn).CloseWrite()
 	buf := make([]byte, 4096)
 	for {
 		n, err := from.Read(buf)
@@ -80,7 +86,7 @@ func SingleBytes(b []byte) []int {
 	return pieces
 }
 
-// RandomPieces cuts at random places, the same ones for the same seed and calls. For one goroutine at a time.
+// RandomPieces cuts at random places, the same ones for the same seed and calls.
 func RandomPieces(seed uint64) func([]byte) []int {
 	return func(b []byte) []int {
 		r := rand.New(rand.NewPCG(seed, uint64(len(b))))

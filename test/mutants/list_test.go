@@ -1,0 +1,21 @@
+package main
+
+import (
+	"path/filepath"
+	"testing"
+)
+
+// A mutant whose text has moved on breaks nothing and would be found only by the long run.
+func TestEveryMutantStillApplies(t *testing.T) {
+	root, err := moduleRoot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range mutants {
+		for _, e := range m.edits() {
+			if _, err := apply(filepath.Join(root, e.file), edit{e.file, e.old, e.new}); err != nil {
+				t.Errorf("%s: %v", m.name, err)
+			}
+		}
+	}
+}
