@@ -40,7 +40,7 @@ func (p *clientPump) step() bool {
 		return p.feed()
 	case !p.held && p.eof:
 		// As PostgreSQL does for a client that has shut down its side: what it sent is still carried out and answered.
-		p.session.end(EndClient)
+		p.closed(EndClient)
 		closeWrite(p.server)
 		p.drop()
 		return false
@@ -81,7 +81,7 @@ func (p *clientPump) read() bool {
 		p.abandonAnnounce()
 		return true
 	}
-	p.session.end(EndClientError)
+	p.closed(EndClientError)
 	p.closeBoth()
 	return false
 }

@@ -1,6 +1,10 @@
 package relay
 
-import "time"
+import (
+	"time"
+
+	"go.uber.org/zap"
+)
 
 // EndReason says why a session ended. The set is closed: it is a label of metrics and a field of the log.
 type EndReason uint8
@@ -11,7 +15,7 @@ const (
 	EndClientError             // the connection to the client broke
 	EndServer                  // the server closed: a FATAL, a restart
 	EndServerError             // the connection to the server broke
-	EndLogin                   // the server closed before the session was ready: password, pg_hba, no such database
+	EndLogin                   // either side closed before the session was ready: password, pg_hba, no such database
 	EndLoginTimeout            // not ready within the login timeout
 	EndRejected                // the engine refused the session, for example a stale token at startup
 	EndProtocol                // a message that cannot be one
@@ -53,6 +57,12 @@ type ServerEvents interface {
 	Dialed(took time.Duration, ok bool) // to the upstream server
 	Canceled(relayed bool)              // a CancelRequest; false: over the limit, or upstream unreachable
 	Panicked()
+}
+
+// SessionRecorder is a Recorder that makes another one for each session; log carries the session's fields.
+type SessionRecorder interface {
+	Recorder
+	ForSession(log *zap.Logger) Recorder
 }
 
 // noEvents are the ServerEvents of a server that nobody counts.

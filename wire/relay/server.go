@@ -20,7 +20,7 @@ type ServerConfig struct {
 	Upstream Upstream
 	// Announcer raises tokens; nil refuses to (ZF005).
 	Announcer Announcer
-	Recorder  Recorder     // nil counts nothing
+	Recorder  Recorder     // nil counts nothing; a SessionRecorder is asked for one per session
 	Events    ServerEvents // nil counts nothing
 	Log       *zap.Logger  // nil logs nothing
 	// MaxConnections bounds the sessions at a time; 0 means 1000. One more is told 53300.
@@ -243,8 +243,12 @@ func (s *Server) session(client, server net.Conn, cfg *Config, start *wire.Start
 	log := s.log.With(zap.String("user", about.User), zap.String("database", about.Database),
 		zap.String("application", application), zap.Stringer("remote", client.RemoteAddr()))
 
-	ses := &session{client: client, server: server, engine: s.newEngine(cfg, s.cfg.Recorder, about), log: log,
-		rec: s.cfg.Recorder, events: s.events, announcer: s.cfg.Announcer}
+	rec := s.cfg.Recorder
+	if r, ok := rec.(SessionRecorder); ok {
+		rec = r.ForSession(log)
+	}
+	ses := &session{client: client, server: server, engine: s.newEngine(cfg, rec, about), log: log,
+		rec: rec, events: s.events, announcer: s.cfg.Announcer}
 	ses.start(s.ctx)
 	begin := time.Now()
 	s.events.SessionOpened()

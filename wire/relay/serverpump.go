@@ -41,21 +41,13 @@ func (p *serverPump) step() bool {
 	}
 	switch {
 	case p.said.Load():
-		p.session.end(EndClient)
+		p.closed(EndClient)
 	case !errors.Is(err, io.EOF):
-		p.session.end(EndServerError)
-	case !p.ready():
-		p.session.end(EndLogin)
+		p.closed(EndServerError)
 	default:
-		p.session.end(EndServer)
+		p.closed(EndServer)
 	}
 	return false
-}
-
-func (p *serverPump) ready() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return !p.inside && p.engine.Ready()
 }
 
 // feed hands bytes of the server to the engine and writes what comes out.

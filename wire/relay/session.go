@@ -110,6 +110,18 @@ func (s *session) end(r EndReason) {
 	s.reason.CompareAndSwap(uint32(EndNone), uint32(r))
 }
 
+// closed notes which side has closed its connection. A client that is told that it may not log in and the server that
+// has told it race to close, so before the session is ready it is one reason.
+func (s *session) closed(r EndReason) {
+	s.mu.Lock()
+	ready := s.inside || s.engine.Ready()
+	s.mu.Unlock()
+	if !ready {
+		r = EndLogin
+	}
+	s.end(r)
+}
+
 func (s *session) closeBoth() {
 	s.client.Close()
 	s.server.Close()
