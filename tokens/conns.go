@@ -47,13 +47,15 @@ func controlConn(dsn string) (*pgx.ConnConfig, error) {
 }
 
 // Whatever the role or the database has for defaults: a raise waits as long as it takes, sees the present, and a client
-// that vanished in the middle of one does not hold its lock.
-const settings = `SET lock_timeout = 0; SET statement_timeout = 0; SET idle_in_transaction_session_timeout = '10s';
+// that vanished in the middle of one does not hold its lock. The last statement tells which server this is.
+const greeting = `SET lock_timeout = 0; SET statement_timeout = 0; SET idle_in_transaction_session_timeout = '10s';
+SELECT set_config(name, '0', false) FROM pg_catalog.pg_settings WHERE name = 'transaction_timeout';
 SET default_transaction_isolation = 'read committed'; SET default_transaction_read_only = off; SET search_path = pg_catalog, pg_temp;
-SET tcp_keepalives_idle = 10; SET tcp_keepalives_interval = 5; SET tcp_keepalives_count = 4; SET tcp_user_timeout = '30s'`
+SET tcp_keepalives_idle = 10; SET tcp_keepalives_interval = 5; SET tcp_keepalives_count = 4; SET tcp_user_timeout = '30s';
+SELECT system_identifier, pg_is_in_recovery() FROM pg_control_system()`
 
-// Each may be refused by an older version or another platform.
-var settingsWherePossible = []string{"SET transaction_timeout = 0", "SET client_connection_check_interval = '10s'"}
+// A raise whose proxy is gone need not wait on. Refused where the server's platform cannot tell.
+const checkClient = "SET client_connection_check_interval = '10s'"
 
 func connect(ctx context.Context, cfg *pgx.ConnConfig) (*conn, error) {
 	c := new(conn)
@@ -67,16 +69,14 @@ func connect(ctx context.Context, cfg *pgx.ConnConfig) (*conn, error) {
 	if c.Conn, err = pgx.ConnectConfig(ctx, cfg); err != nil {
 		return nil, err
 	}
-	if _, err = c.PgConn().Exec(ctx, settings).ReadAll(); err == nil {
-		err = c.QueryRow(ctx, "SELECT s.system_identifier::text, pg_is_in_recovery() FROM pg_control_system() AS s").Scan(&c.systemID, &c.inRecovery)
-	}
+	results, err := c.PgConn().Exec(ctx, greeting).ReadAll()
 	if err != nil {
 		c.Close(ctx)
 		return nil, err
 	}
-	for _, s := range settingsWherePossible {
-		c.PgConn().Exec(ctx, s).ReadAll()
-	}
+	who := results[len(results)-1].Rows[0]
+	c.systemID, c.inRecovery = string(who[0]), string(who[1]) == "t"
+	c.PgConn().Exec(ctx, checkClient).ReadAll()
 	return c, nil
 }
 

@@ -124,8 +124,8 @@ func TestRaiseWaitsForGuardedTransactionThenStale(t *testing.T) {
 	})
 }
 
-// X1b, A2, A2b. Mutant "no xmax rule": a stale token passes above READ COMMITTED.
-func TestSnapshotOlderThanTheRaise(t *testing.T) {
+// H10, X1b, A2, A2b. Mutant "no xmax rule": a stale token passes above READ COMMITTED.
+func TestHole10SnapshotOlderThanTheRaise(t *testing.T) {
 	eachLevelAndForm(t, func(t *testing.T, w *world, level string, g form) {
 		f := w.fence(33)
 		a := w.dial("app")

@@ -275,10 +275,9 @@ func expect(t testing.TB, what, got, want string) {
 var levels = []string{"READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE"}
 
 func eachLevelAndForm(t *testing.T, f func(t *testing.T, w *world, level string, g form)) {
-	w := newWorld(t)
 	for _, level := range levels {
 		for _, g := range forms {
-			t.Run(level+"/"+string(g), func(t *testing.T) { f(t, &world{t: t, c: w.c, db: w.db, su: w.su}, level, g) })
+			t.Run(level+"/"+string(g), func(t *testing.T) { f(t, newWorld(t), level, g) })
 		}
 	}
 }

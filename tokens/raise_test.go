@@ -165,7 +165,7 @@ func TestBumpEpoch(t *testing.T) {
 }
 
 // H5, B7: applications may guard and read marks, and nothing else in the schema. The control role may not raise epochs.
-func TestPrivileges(t *testing.T) {
+func TestHole5Privileges(t *testing.T) {
 	w := newWorld(t)
 	f := w.fence(33)
 	for _, tt := range []struct{ user, sql, want string }{
