@@ -43,7 +43,7 @@ func TestPsql(t *testing.T) {
 		{"several statements in one string", "-c fence.token=34", "", []string{"-c", "UPDATE acct SET bal = 4 WHERE id = 1; SELECT bal FROM acct WHERE id = 1"}, `^4\n$`},
 		{"one transaction", "-c fence.token=34", "UPDATE acct SET bal = 5 WHERE id = 1;\nSELECT bal FROM acct WHERE id = 1;", []string{"-1"}, `^5\n$`},
 		{"COPY FROM STDIN", "-c fence.token=34", "COPY acct FROM STDIN;\n50\t1\n51\t1\n\\.\n" + count, nil, `^2\n$`},
-		{"COPY FROM STDIN without a token", "", "COPY acct FROM STDIN;\n60\t1\n\\.\n" + count, nil, `ZF002(?s:.*)2\n$`},
+		{"COPY FROM STDIN without a token", "", "COPY acct FROM STDIN;\n", nil, `ZF002`},
 		{"DELETE", "-c fence.token=34", "DELETE FROM acct WHERE id >= 50;" + count, nil, `^0\n$`},
 		{`\copy`, "-c fence.token=34", `\copy acct from '` + file + "'\n" + count, nil, `^2\n$`},
 		{`\copy without a token`, "", `\copy acct from '` + file + "'\n" + count, nil, `ZF002(?s:.*)2\n$`},
