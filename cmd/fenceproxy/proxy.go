@@ -118,6 +118,11 @@ func sessionConfig(c *config.Config, analyzer *rewrite.Analyzer, known *tokens.K
 
 // listen opens all addresses, the admin page first: it can say that the rest is not open yet.
 func (p *proxy) listen() error {
+	b := thisBuild()
+	p.log.Info("fenceproxy starts", zap.String("version", b.Version), zap.String("commit", b.Commit), zap.Int("schema", b.Schema),
+		zap.String("mode", string(p.config.Mode)), zap.Strings("fences", p.config.FenceNames()),
+		zap.String("upstream", config.RedactDSN(p.config.Upstream)), zap.String("control", config.RedactDSN(p.config.ControlDSN())),
+		zap.Int("cpus", runtime.GOMAXPROCS(0)))
 	if p.config.Admin != "" {
 		a, err := admin.Listen(p.config.Admin, p.metrics.Registry, p.ready, p.log)
 		if err != nil {
@@ -139,11 +144,6 @@ func (p *proxy) listen() error {
 
 // run starts everything; the channel tells of a part that failed.
 func (p *proxy) run(ctx context.Context) <-chan error {
-	b := thisBuild()
-	p.log.Info("fenceproxy started", zap.String("version", b.Version), zap.String("commit", b.Commit), zap.Int("schema", b.Schema),
-		zap.String("mode", string(p.config.Mode)), zap.Strings("fences", p.config.FenceNames()),
-		zap.String("upstream", config.RedactDSN(p.config.Upstream)), zap.String("control", config.RedactDSN(p.config.Control)),
-		zap.Int("cpus", runtime.GOMAXPROCS(0)))
 	failed := make(chan error, 2)
 	go func() {
 		if err := p.server.Serve(); err != nil {
