@@ -22,11 +22,11 @@ const (
 // that is not of this form, a number over 2^63-1, or a fence named twice is an *Error ZF003 that quotes the offending
 // part, cut to a bounded length and to printable ASCII.
 func Parse(raw string) (List, error) {
-	if len(raw) > maxRaw {
-		return nil, malformed("fence.token is too long", raw)
-	}
 	if strings.Trim(raw, blanks) == "" {
 		return nil, nil
+	}
+	if len(raw) > maxRaw {
+		return nil, malformed("fence.token is too long", raw)
 	}
 	list := make(List, 0, 1+strings.Count(raw, ","))
 	for part := range strings.SplitSeq(raw, ",") {
@@ -98,13 +98,13 @@ func parseToken(s string) (t Token, problem string) {
 	if !dotted {
 		first, second = "0", s
 	}
-	var a, b string
-	t.Epoch, a = parseNumber(first)
-	t.Counter, b = parseNumber(second)
-	if a == "" || (b == notANumber) {
-		a = b
+	var inEpoch, inCounter string
+	t.Epoch, inEpoch = parseNumber(first)
+	t.Counter, inCounter = parseNumber(second)
+	if inEpoch == "" || inCounter == notANumber { // being malformed comes before being out of range
+		return t, inCounter
 	}
-	return t, a
+	return t, inEpoch
 }
 
 const (
