@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"syscall"
 	"testing"
@@ -26,10 +27,14 @@ type arrival struct {
 }
 
 func arrive(p *proxytest.Proxy, db string, token int64) *arrival {
+	return arriveWith(p, db, text(token))
+}
+
+func arriveWith(p *proxytest.Proxy, db, token string) *arrival {
 	a := &arrival{done: make(chan struct{})}
 	began := time.Now()
 	go func() {
-		a.conn, a.err = p.TryConnect(db, user, text(token))
+		a.conn, a.err = p.TryConnect(db, user, token)
 		a.took = time.Since(began)
 		close(a.done)
 	}()
@@ -91,6 +96,44 @@ func TestRaiseWaitsForGuardedTransactions(t *testing.T) {
 			want(t, old, "UPDATE acct SET bal = 0", "ZF001")
 			want(t, conn, "UPDATE acct SET bal = 34 WHERE id = 1", "")
 		})
+	}
+}
+
+// I2 for every form of the guard: whichever the proxy chooses, its lock holds the raise up until the transaction ends.
+func TestRaiseWaitsForEveryFormOfGuard(t *testing.T) {
+	c := pgtest.Shared(t)
+	db := fenced(t, c)
+	p := proxytest.Start(t, c.DSN(db, "postgres"), "--fence", "acct=acct", "--fence", "jobs=jobs")
+	direct := c.Connect(t, db, "postgres")
+	forms := []struct{ name, metric, sql string }{
+		{"one fence", "fast", "UPDATE acct SET bal = 33 WHERE id = 1"},
+		{"several fences", "slow", "WITH w AS (UPDATE jobs SET state = 'x' RETURNING id) UPDATE acct SET bal = 33 FROM w WHERE w.id = acct.id"},
+		{"all of the session's fences", "session", "SELECT bump()"},
+	}
+	for _, form := range forms {
+		for _, mode := range []pgx.QueryExecMode{pgx.QueryExecModeSimpleProtocol, pgx.QueryExecModeCacheStatement} {
+			t.Run(form.name+" "+mode.String(), func(t *testing.T) {
+				current := nextToken()
+				tokens := func(n int64) string { return fmt.Sprintf("acct=%d,jobs=%d", n, n) }
+				old := p.Connect(t, db, user, tokens(current))
+				guards := p.Metric(t, "fenceproxy_guards_total", `form="`+form.metric+`"`)
+				must(t, old, "BEGIN")
+				if _, err := old.Exec(context.Background(), form.sql, mode); err != nil {
+					t.Fatal(err)
+				}
+				if n := p.Metric(t, "fenceproxy_guards_total", `form="`+form.metric+`"`) - guards; n != 1 {
+					t.Errorf("%v guards of the form %s", n, form.metric)
+				}
+				next := arriveWith(p, db, fmt.Sprintf("acct=%d", nextToken()))
+				raiseWaits(t, direct, 1)
+				if !next.pending() {
+					t.Fatal("let in while the old holder's transaction was open")
+				}
+				must(t, old, "COMMIT")
+				next.in(t)
+				want(t, old, form.sql, "ZF001")
+			})
+		}
 	}
 }
 

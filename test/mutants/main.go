@@ -14,14 +14,13 @@ import (
 
 // mutant is one way to break a guarantee and the tests that hold it.
 type mutant struct {
-	name    string // the safeguard that is taken away
-	file    string // from the root of the module
-	old     string // stands exactly once in the file
-	new     string
-	and     []edit // more edits that belong to it
-	pkg     string // package of the tests
-	tests   string // regular expression for go test -run
-	because string // what the tests see
+	name  string // the safeguard that is taken away
+	file  string // from the root of the module
+	old   string // stands exactly once in the file
+	new   string
+	and   []edit // more edits that belong to it
+	pkg   string // package of the tests
+	tests string // regular expression for go test -run
 }
 
 type edit struct{ file, old, new string }
@@ -111,13 +110,13 @@ func (m mutant) try(root string) (red []string, output string, err error) {
 		return nil, "", err
 	}
 	// By GOFLAGS, so that it holds for the builds that the tests start as well.
-	env := append(os.Environ(), "GOFLAGS="+strings.TrimSpace(os.Getenv("GOFLAGS")+" -overlay="+file))
+	env := append(os.Environ(), "GOFLAGS="+strings.TrimSpace(os.Getenv("GOFLAGS")+" -overlay="+file), "FENCEPROXY_TEST_BINARY=")
 	build := exec.Command("go", "build", "./...")
 	build.Dir, build.Env = root, env
 	if out, err := build.CombinedOutput(); err != nil {
 		return nil, "", fmt.Errorf("the mutant does not compile: %w\n%s", err, out)
 	}
-	test := exec.Command("go", "test", "-count=1", "-timeout=300s", "-run", m.tests, m.pkg)
+	test := exec.Command("go", "test", "-count=1", "-timeout=300s", "-run", m.tests, "./"+m.pkg)
 	test.Dir, test.Env = root, env
 	out, err := test.CombinedOutput()
 	if err == nil {
