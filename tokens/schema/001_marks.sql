@@ -35,8 +35,9 @@ CREATE TABLE fence.history (
 );
 CREATE INDEX history_name_id ON fence.history (name, id);
 
+-- Functions without a SET search_path, like this one, are called by those with one only, and run under theirs.
 CREATE FUNCTION fence.token_text(epoch int8, token int8) RETURNS text
-LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $body$
+LANGUAGE sql IMMUTABLE AS $body$
   SELECT CASE WHEN epoch = 0 THEN token::text ELSE epoch::text || '.' || token::text END
 $body$;
 

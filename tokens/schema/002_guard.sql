@@ -8,52 +8,74 @@
 --
 -- No backslash in any body: it would mean something else to a session with standard_conforming_strings off.
 
--- The grammar of fence.token, as package tokens has it. A bare token has the name ''.
+CREATE FUNCTION fence.malformed(problem text, part text) RETURNS void
+LANGUAGE plpgsql AS $body$
+BEGIN
+  RAISE EXCEPTION '%: "%"', problem, regexp_replace(left(part, 100), '[^ -~]', '?', 'g') || CASE WHEN length(part) > 100 THEN '...' ELSE '' END
+    USING ERRCODE = 'ZF003',
+    HINT = 'fence.token is a list of [name=][epoch.]counter, separated by commas, for example 34 or billing=34,jobs/42=1.7.';
+END $body$;
+
+-- The grammar of fence.token, as package tokens has it. A bare token has the name ''. No regular expression: one match
+-- costs more than the whole guard.
 CREATE FUNCTION fence.parse(raw text, OUT names text[], OUT epochs int8[], OUT counters int8[])
-LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $body$
+LANGUAGE plpgsql IMMUTABLE AS $body$
 DECLARE
   blanks CONSTANT text := ' ' || chr(9);
-  hint CONSTANT text := 'fence.token is a list of [name=][epoch.]counter, separated by commas, for example 34 or billing=34,jobs/42=1.7.';
   item text;
-  m text[];
-  shown text;
+  name text;
+  e text;
+  c text;
+  i int4;
 BEGIN
   names := '{}'; epochs := '{}'; counters := '{}';
   IF raw IS NULL OR btrim(raw, blanks) = '' THEN
     RETURN;
   END IF;
-  IF raw ~ '^[0-9]+$' AND length(raw) <= 18 THEN   -- the common case, without the costly expression below
-    names := ARRAY['']; epochs := ARRAY[0]; counters := ARRAY[raw::int8];
-    RETURN;
-  END IF;
   IF octet_length(raw) > 8192 THEN
-    RAISE EXCEPTION 'fence.token is too long: "%..."', regexp_replace(left(raw, 100), '[^ -~]', '?', 'g') USING ERRCODE = 'ZF003', HINT = hint;
+    PERFORM fence.malformed('fence.token is too long', raw);
   END IF;
   FOREACH item IN ARRAY string_to_array(raw, ',') LOOP
     item := btrim(item, blanks);
-    -- no bounded repeats: {1,200} costs 100 us a match
-    m := regexp_match(item, '^(?:([][!#%&()+./0-9:<>?@A-Z^_`a-z{|}~-]+)[ ' || chr(9) || ']*=[ ' || chr(9) || ']*)?(?:([0-9]+)[.])?([0-9]+)$');
-    shown := regexp_replace(left(item, 100), '[^ -~]', '?', 'g') || CASE WHEN length(item) > 100 THEN '...' ELSE '' END;
-    IF m IS NULL OR length(m[1]) > 200 THEN
-      RAISE EXCEPTION 'malformed fencing token: "%"', shown USING ERRCODE = 'ZF003', HINT = hint;
+    name := '';
+    c := item;
+    i := strpos(item, '=');
+    IF i > 0 THEN
+      name := rtrim(left(item, i - 1), blanks);
+      c := ltrim(substr(item, i + 1), blanks);
+      IF name = '' OR length(name) > 200
+        OR translate(name, 'ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789!#%&()+-./:<>?@[]^_`{|}~', '') <> '' THEN
+        PERFORM fence.malformed('malformed fencing token', item);
+      END IF;
     END IF;
-    IF length(m[2]) > 19 OR length(m[3]) > 19 OR m[2]::numeric > 9223372036854775807 OR m[3]::numeric > 9223372036854775807 THEN
-      RAISE EXCEPTION 'fencing token out of range: "%"', shown USING ERRCODE = 'ZF003', HINT = hint;
+    e := '0';
+    i := strpos(c, '.');
+    IF i > 0 THEN
+      e := left(c, i - 1);
+      c := substr(c, i + 1);
     END IF;
-    IF coalesce(m[1], '') = ANY (names) THEN
-      IF m[1] IS NULL THEN
+    IF e = '' OR c = '' OR translate(e || c, '0123456789', '') <> '' THEN
+      PERFORM fence.malformed('malformed fencing token', item);
+    END IF;
+    IF length(e) > 19 OR length(c) > 19
+      OR length(e) = 19 AND e > '9223372036854775807' COLLATE "C" OR length(c) = 19 AND c > '9223372036854775807' COLLATE "C" THEN
+      PERFORM fence.malformed('fencing token out of range', item);
+    END IF;
+    IF name = ANY (names) THEN
+      IF name = '' THEN
         RAISE EXCEPTION 'fence.token has more than one token without a name' USING ERRCODE = 'ZF003';
       END IF;
-      RAISE EXCEPTION 'fence.token has more than one token for fence "%"', left(m[1], 100) USING ERRCODE = 'ZF003';
+      RAISE EXCEPTION 'fence.token has more than one token for fence "%"', left(name, 100) || CASE WHEN length(name) > 100 THEN '...' ELSE '' END
+        USING ERRCODE = 'ZF003';
     END IF;
-    names := names || coalesce(m[1], '');
-    epochs := epochs || coalesce(m[2], '0')::int8;
-    counters := counters || m[3]::int8;
+    names := names || name;
+    epochs := epochs || e::int8;
+    counters := counters || c::int8;
   END LOOP;
 END $body$;
 
 CREATE FUNCTION fence.stale(fence_name text, e int8, c int8, mark_epoch int8, mark_token int8, holder text, since timestamptz)
-RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $body$
+RETURNS void LANGUAGE plpgsql AS $body$
 BEGIN
   RAISE EXCEPTION 'stale fencing token for fence "%": % is lower than the mark %',
     fence_name, fence.token_text(e, c), fence.token_text(mark_epoch, mark_token)
@@ -66,7 +88,7 @@ END $body$;
 
 -- One fence. Locks it for the rest of the transaction; returns only when e.c is the mark.
 CREATE FUNCTION fence.guard_one(f text, e int8, c int8) RETURNS void
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $body$
+LANGUAGE plpgsql AS $body$
 DECLARE
   m record;
   mark_id int4;
@@ -101,7 +123,7 @@ BEGIN
 END $body$;
 
 CREATE FUNCTION fence.missing(f text, bare text) RETURNS void
-LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $body$
+LANGUAGE plpgsql AS $body$
 BEGIN
   RAISE EXCEPTION 'fence "%" requires a fencing token, and the session has none for it', f USING ERRCODE = 'ZF002',
     DETAIL = format('Fence "%s": no token in fence.token.', f),
@@ -123,7 +145,7 @@ BEGIN
   IF coalesce(cardinality(fences), 0) = 0 OR array_position(fences, NULL) IS NOT NULL THEN
     RAISE EXCEPTION 'guard without a fence' USING ERRCODE = 'ZF005';
   END IF;
-  SELECT * INTO p FROM fence.parse(raw);
+  p := fence.parse(raw);
   IF cardinality(fences) > 1 THEN   -- one order for all sessions
     SELECT array_agg(DISTINCT x COLLATE "C" ORDER BY x COLLATE "C") INTO fences FROM unnest(fences) x;
   END IF;
@@ -148,52 +170,61 @@ CREATE FUNCTION fence.guard_session(bare text, tokenless bool) RETURNS text
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $body$
 DECLARE
   raw text := current_setting('fence.token', true);
-  fences text[];
+  p record;
 BEGIN
-  SELECT p.names INTO fences FROM fence.parse(raw) p;
-  IF cardinality(fences) = 0 THEN
+  p := fence.parse(raw);
+  IF cardinality(p.names) = 0 THEN
     IF tokenless THEN
       RETURN raw;
     END IF;
     RAISE EXCEPTION 'a fencing token is required, and the session has none' USING ERRCODE = 'ZF002',
       HINT = 'Acquire the lock and present its token before the transaction: SET fence.token = ''34''.';
   END IF;
-  IF '' = ANY (fences) AND coalesce(bare, '') = '' THEN
+  IF '' = ANY (p.names) AND coalesce(bare, '') = '' THEN
     RAISE EXCEPTION 'the fencing token does not name its fence' USING ERRCODE = 'ZF003',
       DETAIL = 'Several fences are configured, and none of them is the one that bare tokens are for.',
       HINT = 'Name the fence: SET fence.token = ''billing=34''.';
   END IF;
-  RETURN fence.guard(array_replace(fences, '', bare), bare);
+  IF cardinality(p.names) = 1 THEN
+    PERFORM fence.guard_one(CASE WHEN p.names[1] = '' THEN bare ELSE p.names[1] END, p.epochs[1], p.counters[1]);
+    RETURN raw;
+  END IF;
+  RETURN fence.guard(array_replace(p.names, '', bare), bare);
 END $body$;
 
 -- The fast form for one fence, for callers who have parsed raw and know the mark's id. Whatever they got wrong sends
 -- them to fence.guard: nothing of theirs is taken on trust, the parse neither (the last condition: the list has an item
 -- that reads fence=epoch.counter, or the bare token when bare is this fence). No SET clause and no SECURITY DEFINER,
--- which cost more than the check; hence every name is qualified, operators too.
+-- which cost more than the check; hence every name is qualified, operators too. The lock is taken in an IF because
+-- PL/pgSQL evaluates that without a query of its own.
 CREATE FUNCTION fence.guard1(name text, id int4, raw text, epoch int8, counter int8, bare text) RETURNS text
 LANGUAGE plpgsql AS $body$
 DECLARE
-  item pg_catalog.text := guard1.counter;
-  list pg_catalog.text := ',' OPERATOR(pg_catalog.||) guard1.raw OPERATOR(pg_catalog.||) ',';
+  item pg_catalog.text := counter;
 BEGIN
-  IF guard1.epoch OPERATOR(pg_catalog.<>) 0 THEN
-    item := guard1.epoch::pg_catalog.text OPERATOR(pg_catalog.||) '.' OPERATOR(pg_catalog.||) item;
+  IF epoch OPERATOR(pg_catalog.<>) 0 THEN
+    item := epoch::pg_catalog.text OPERATOR(pg_catalog.||) '.' OPERATOR(pg_catalog.||) item;
   END IF;
-  PERFORM pg_catalog.pg_advisory_xact_lock_shared(1178947139, guard1.id);
-  PERFORM 1 FROM fence.mark m
-    WHERE m.id OPERATOR(pg_catalog.=) guard1.id AND m.name OPERATOR(pg_catalog.=) guard1.name
-      AND m.token OPERATOR(pg_catalog.=) guard1.counter AND m.epoch OPERATOR(pg_catalog.=) guard1.epoch
-      AND pg_catalog.current_setting('fence.token', true) OPERATOR(pg_catalog.=) guard1.raw
-      AND (m.xmax OPERATOR(pg_catalog.=) '0'::pg_catalog.xid
-        OR pg_catalog.current_setting('transaction_isolation') OPERATOR(pg_catalog.=) 'read committed')
-      AND (guard1.bare OPERATOR(pg_catalog.=) guard1.name AND guard1.raw OPERATOR(pg_catalog.=) item
-        OR pg_catalog.strpos(list, ',' OPERATOR(pg_catalog.||) guard1.name OPERATOR(pg_catalog.||) '=' OPERATOR(pg_catalog.||) item OPERATOR(pg_catalog.||) ',') OPERATOR(pg_catalog.>) 0
-        OR guard1.bare OPERATOR(pg_catalog.=) guard1.name
-          AND pg_catalog.strpos(list, ',' OPERATOR(pg_catalog.||) item OPERATOR(pg_catalog.||) ',') OPERATOR(pg_catalog.>) 0);
-  IF FOUND THEN
-    RETURN guard1.raw;
+  IF pg_catalog.pg_advisory_xact_lock_shared(1178947139, id) IS NOT NULL THEN
+    PERFORM 1 FROM fence.mark m
+      WHERE m.id OPERATOR(pg_catalog.=) guard1.id AND m.name OPERATOR(pg_catalog.=) guard1.name
+        AND m.token OPERATOR(pg_catalog.=) guard1.counter AND m.epoch OPERATOR(pg_catalog.=) guard1.epoch
+        AND pg_catalog.current_setting('fence.token', true) OPERATOR(pg_catalog.=) guard1.raw
+        AND (m.xmax OPERATOR(pg_catalog.=) '0'::pg_catalog.xid
+          OR pg_catalog.current_setting('transaction_isolation') OPERATOR(pg_catalog.=) 'read committed')
+        AND CASE
+          WHEN guard1.raw OPERATOR(pg_catalog.=) item THEN guard1.bare OPERATOR(pg_catalog.=) guard1.name
+          ELSE pg_catalog.strpos(',' OPERATOR(pg_catalog.||) guard1.raw OPERATOR(pg_catalog.||) ',',
+              ',' OPERATOR(pg_catalog.||) guard1.name OPERATOR(pg_catalog.||) '=' OPERATOR(pg_catalog.||) item OPERATOR(pg_catalog.||) ',') OPERATOR(pg_catalog.>) 0
+            OR guard1.bare OPERATOR(pg_catalog.=) guard1.name
+              AND pg_catalog.strpos(',' OPERATOR(pg_catalog.||) guard1.raw OPERATOR(pg_catalog.||) ',',
+                ',' OPERATOR(pg_catalog.||) item OPERATOR(pg_catalog.||) ',') OPERATOR(pg_catalog.>) 0
+        END;
+    IF FOUND THEN
+      RETURN raw;
+    END IF;
   END IF;
-  RETURN fence.guard(ARRAY[guard1.name], guard1.bare);
+  RETURN fence.guard(ARRAY[name], bare);
 END $body$;
 
 REVOKE ALL ON ALL FUNCTIONS IN SCHEMA fence FROM PUBLIC;
