@@ -53,8 +53,11 @@ history. The role must be a member of fence_operator.`,
 			return refused(fmt.Errorf("fence %s has no mark: there is nothing to bump", args[0]))
 		}
 		mark, failure := tokens.BumpEpoch(ctx, conn, args[0], reason)
+		if failure != nil && ctx.Err() != nil {
+			return interrupted(*dsn, args[0], tokens.Token{Epoch: before[0].Token.Epoch + 1})
+		}
 		if failure != nil {
-			return raiseError(ctx, failure)
+			return raiseError(failure)
 		}
 		if asJSON {
 			return printJSON(cmd.OutOrStdout(), struct {

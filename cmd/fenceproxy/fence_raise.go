@@ -38,7 +38,7 @@ no transaction with an older token commits a write. A fence without a mark gets 
 The limit announce.max_jump of a proxy does not count here: a token far too high locks out
 its holders until their lock service catches up, or until fence bump-epoch.
 
-Interrupted, it raises nothing. Exit code 3: the token is stale, or not one that can be raised.`,
+Interrupted, it gives up and says what became of it. Exit code 3: the token is stale, or not one that can be raised.`,
 		Example: `  fenceproxy fence raise billing 35 --dsn postgres://fence_ops@db/app --holder "by hand, incident 7"
   fenceproxy fence raise billing 1.7 --no-evict`,
 		Args: arguments("NAME", "TOKEN"),
@@ -84,20 +84,48 @@ func raise(cmd *cobra.Command, fence string, token tokens.Token, o *raiseOptions
 	mark, failure := tokens.Raise(ctx, *o.dsn, fence, token, o.holder, grace, w, nil)
 	done()
 	watch.Wait()
+	if failure != nil && ctx.Err() != nil {
+		return interrupted(*o.dsn, fence, token)
+	}
 	if failure != nil {
-		return raiseError(ctx, failure)
+		return raiseError(failure)
 	}
 	return w.result(cmd.OutOrStdout(), mark, o.asJSON)
 }
 
-func raiseError(ctx context.Context, e *tokens.Error) error {
-	switch {
-	case ctx.Err() != nil:
-		return errors.New("interrupted: nothing was raised")
-	case e.Code == tokens.CodeStale || e.Code == tokens.CodeMalformed:
+func raiseError(e *tokens.Error) error {
+	if e.Code == tokens.CodeStale || e.Code == tokens.CodeMalformed {
 		return refused(operatorError(e))
 	}
 	return operatorError(e)
+}
+
+// settleLimit is how long an interrupted raise is watched. The server is told to give up, but a backend that waits for a
+// lock looks at its client only from time to time.
+const settleLimit = 3 * time.Second
+
+// interrupted finds out what became of a raise that was given up.
+func interrupted(dsn, fence string, token tokens.Token) error {
+	ctx, cancel := context.WithTimeout(context.Background(), settleLimit)
+	defer cancel()
+	unsure := fmt.Errorf("interrupted: whether the mark was raised is not known; see: fenceproxy fence show %s", fence)
+	conn, err := connect(ctx, dsn)
+	if err != nil {
+		return unsure
+	}
+	defer conn.Close(context.Background())
+	for {
+		status, err := tokens.Status(ctx, conn, fence)
+		switch {
+		case err != nil:
+			return unsure
+		case len(status) > 0 && status[0].Token.Compare(token) >= 0:
+			return fmt.Errorf("interrupted, but the mark was raised: it is %s", status[0].Token)
+		case len(status) == 0 || status[0].Waiting == 0:
+			return errors.New("interrupted: nothing was raised")
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
 }
 
 // raiseWatch tells on the terminal what a raise waits for.

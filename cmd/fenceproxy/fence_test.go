@@ -1,14 +1,19 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
 	"regexp"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/fenceproxy/fenceproxy/test/pgtest"
+	"github.com/fenceproxy/fenceproxy/tokens"
 )
 
 // installed is the DSN of a new database with the fence schema.
@@ -76,13 +81,7 @@ var (
 
 func TestFenceShowNamesBlockers(t *testing.T) {
 	c, db, dsn := installed(t)
-	fenceproxy(t, "fence", "raise", "billing", "33", "--holder", "worker-1", "--dsn", dsn)
-	holder := c.Connect(t, db, "postgres")
-	for _, sql := range []string{"SET application_name = 'slow job'", "SET fence.token = 33", "BEGIN", "SELECT fence.guard(ARRAY['billing'], 'billing')"} {
-		if _, err := holder.Exec(context.Background(), sql); err != nil {
-			t.Fatalf("%s: %v", sql, err)
-		}
-	}
+	holder := guarded(t, c, db, dsn)
 	pid := holder.PgConn().PID()
 	shown := fenceproxy(t, "fence", "show", "billing", "--dsn", dsn)
 	shown.out = rules.ReplaceAllString(columns.ReplaceAllString(strings.ReplaceAll(shown.out, fmt.Sprint(pid), "PID"), " "), "-+-")
@@ -119,6 +118,49 @@ History, newest first:
 	}
 	if _, err := holder.Exec(context.Background(), "SELECT 1"); err == nil {
 		t.Error("the session in the way lives on")
+	}
+}
+
+// guarded opens a session that holds the fence billing under token 33 in a transaction.
+func guarded(t *testing.T, c *pgtest.Cluster, db, dsn string) *pgx.Conn {
+	t.Helper()
+	fenceproxy(t, "fence", "raise", "billing", "33", "--holder", "worker-1", "--dsn", dsn)
+	holder := c.Connect(t, db, "postgres")
+	for _, sql := range []string{"SET application_name = 'slow job'", "SET fence.token = 33", "BEGIN", "SELECT fence.guard(ARRAY['billing'], 'billing')"} {
+		if _, err := holder.Exec(context.Background(), sql); err != nil {
+			t.Fatalf("%s: %v", sql, err)
+		}
+	}
+	return holder
+}
+
+// Ctrl-C ends the wait, and the mark does not go up behind the operator's back.
+func TestFenceRaiseInterrupted(t *testing.T) {
+	c, db, dsn := installed(t)
+	holder := guarded(t, c, db, dsn)
+	for _, command := range [][]string{{"raise", "billing", "34", "--no-evict"}, {"bump-epoch", "billing", "--reason", "x"}} {
+		ctx, cancel := context.WithCancel(context.Background())
+		watch := c.Connect(t, db, "postgres")
+		go func() {
+			defer cancel()
+			for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+				if s, err := tokens.Status(context.Background(), watch, "billing"); err != nil || s[0].Waiting > 0 {
+					return
+				}
+			}
+		}()
+		var out, errs bytes.Buffer
+		code := run(ctx, append(append([]string{"fence"}, command...), "--dsn", dsn), streams{strings.NewReader(""), &out, &errs})
+		if code != exitFailure || !strings.HasSuffix(errs.String(), "fenceproxy: interrupted: nothing was raised\n") {
+			t.Errorf("%v: exit code %d\n%s%s", command, code, out.String(), errs.String())
+		}
+	}
+	if _, err := holder.Exec(context.Background(), "COMMIT"); err != nil {
+		t.Error(err)
+	}
+	status, err := tokens.Status(context.Background(), c.Connect(t, db, "postgres"), "billing")
+	if err != nil || status[0].Token != (tokens.Token{Counter: 33}) || status[0].Waiting != 0 {
+		t.Errorf("%+v %v", status, err)
 	}
 }
 

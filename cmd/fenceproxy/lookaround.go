@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"syscall"
 	"time"
 
 	"go.uber.org/zap"
@@ -18,6 +19,7 @@ const (
 // lookAround warns at start of what would make fencing fail or leak. It waits for a database that is not up yet, and
 // never keeps the proxy from starting: PostgreSQL may come later, and a proxy that fails closed is safe.
 func (p *proxy) lookAround(ctx context.Context) {
+	p.checkDescriptors()
 	if p.config.Mode == config.ModeOff {
 		p.log.Warn("mode off: nothing is fenced")
 		return
@@ -44,6 +46,18 @@ func (p *proxy) lookAround(ctx context.Context) {
 		case <-ctx.Done():
 		case <-time.After(lookAgain):
 		}
+	}
+}
+
+// checkDescriptors: a session takes two, one for each side. The Go runtime has raised the soft limit to the hard one.
+func (p *proxy) checkDescriptors() {
+	var limit syscall.Rlimit
+	if syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit) != nil {
+		return
+	}
+	const others = 100 // listeners, control connections, connections that are no session yet
+	if need := uint64(2*p.config.Limits.MaxConnections + others); limit.Cur < need {
+		p.log.Warn("the limit of open files is too low for limits.max_connections", zap.Uint64("limit", limit.Cur), zap.Uint64("needed", need))
 	}
 }
 

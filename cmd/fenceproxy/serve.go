@@ -78,7 +78,9 @@ func serve(ctx context.Context, c *config.Config, log *zap.Logger, signals <-cha
 	if err := p.listen(); err != nil {
 		return err
 	}
-	failed := p.run(ctx)
+	looking, stop := context.WithCancel(ctx)
+	defer stop()
+	failed := p.run(looking)
 	select {
 	case err := <-failed:
 		return err

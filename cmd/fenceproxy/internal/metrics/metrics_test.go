@@ -2,6 +2,7 @@ package metrics
 
 import (
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -123,5 +124,22 @@ func BenchmarkBytes(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		r.Bytes(100, 200)
+	}
+}
+
+// The page for users names every metric.
+func TestDocumented(t *testing.T) {
+	page, err := os.ReadFile("../../../../docs/metrics.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	families, err := sample().Registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		if strings.HasPrefix(f.GetName(), namespace) && !strings.Contains(string(page), "`"+f.GetName()+"`") {
+			t.Errorf("%s is not in docs/metrics.md", f.GetName())
+		}
 	}
 }
