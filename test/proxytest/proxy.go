@@ -137,6 +137,9 @@ func (p *Proxy) Get(path string) (code int, body string, err error) {
 // Addr is host:port of the listener.
 func (p *Proxy) Addr() string { return p.listen }
 
+// Admin is host:port of the admin page.
+func (p *Proxy) Admin() string { return p.admin }
+
 // Pid is the process id.
 func (p *Proxy) Pid() int { return p.cmd.Process.Pid }
 
