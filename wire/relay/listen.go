@@ -100,11 +100,12 @@ func (s *Server) accept(l listener) {
 	}
 }
 
-// greet takes a connection into the books, unless there are too many that are no sessions.
+// greet takes a connection into the books, unless there are too many that are no sessions, or it slipped in while the
+// listener was being closed.
 func (s *Server) greet(c net.Conn) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed {
+	if s.draining {
 		return false
 	}
 	if !s.strangers.enter() {

@@ -96,7 +96,7 @@ func (s *Server) serve(client net.Conn, pooled bool) {
 	defer func() {
 		if r := recover(); r != nil {
 			s.events.Panicked()
-			s.log.Error("connection panicked", zap.Any("panic", r), zap.ByteString("stack", debug.Stack()))
+			s.log.Error("connection panicked", panicField(r), zap.ByteString("stack", debug.Stack()))
 		}
 	}()
 	stranger := true

@@ -2,7 +2,9 @@ package relay
 
 import (
 	"context"
+	"fmt"
 	"net"
+	"runtime"
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
@@ -65,7 +67,7 @@ type session struct {
 	draining atomic.Bool
 	quiet    atomic.Bool   // the last that the server said was ReadyForQuery
 	gone     chan struct{} // closed when the server pump has ended
-	hardEnd  *time.Timer   // set by the first stop; guarded by mu
+	hardEnd  atomic.Pointer[time.Timer]
 	reason   atomic.Uint32 // EndReason, the first one stays
 	said     atomic.Bool   // the client sent Terminate
 	toServer atomic.Int64  // bytes
@@ -97,11 +99,9 @@ func (s *session) run() EndReason {
 	s.closeBoth()
 	s.cancel()
 	s.work.Wait()
-	s.mu.Lock()
-	if s.hardEnd != nil {
-		s.hardEnd.Stop()
+	if timer := s.hardEnd.Load(); timer != nil {
+		timer.Stop()
 	}
-	s.mu.Unlock()
 	return EndReason(s.reason.Load())
 }
 
@@ -127,18 +127,15 @@ func (s *session) closeBoth() {
 	s.server.Close()
 }
 
-// stop asks the client pump to end the session. It does not wait.
+// stop asks the client pump to end the session. It does not wait, for a lock neither.
 func (s *session) stop(st *stop) {
 	if !s.stopping.CompareAndSwap(nil, st) {
 		return
 	}
 	s.end(st.reason)
-	timer := time.AfterFunc(stopTime, s.closeBoth)
+	s.hardEnd.Store(time.AfterFunc(stopTime, s.closeBoth))
 	s.client.SetWriteDeadline(time.Now().Add(lingerTime)) // also ends a write under way to a client that does not read
 	s.wake()
-	s.mu.Lock()
-	s.hardEnd = timer
-	s.mu.Unlock()
 }
 
 // wake makes the client pump look at what was left for it. What it is to see must be there before.
@@ -160,6 +157,14 @@ func (s *session) recovered() {
 	}
 	s.end(EndPanic)
 	s.events.Panicked()
-	s.log.Error("session panicked", zap.Any("panic", r), zap.ByteString("stack", debug.Stack()))
+	s.log.Error("session panicked", panicField(r), zap.ByteString("stack", debug.Stack()))
 	s.closeBoth()
+}
+
+// panicField says what the runtime says. Of other panics only the type: they may quote what the session was working on.
+func panicField(r any) zap.Field {
+	if err, ok := r.(runtime.Error); ok {
+		return zap.String("panic", err.Error())
+	}
+	return zap.String("panic", fmt.Sprintf("%T", r))
 }
