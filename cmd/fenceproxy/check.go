@@ -47,6 +47,9 @@ database could not be asked.`,
 		if c.Upstream == "" {
 			fmt.Fprintln(out, "note: no upstream in the file; serve needs --upstream or FENCEPROXY_UPSTREAM")
 		}
+		if len(c.Fences) == 0 && c.Mode != config.ModeOff {
+			fmt.Fprintln(out, "note: no fences in the file; serve needs --fence or FENCEPROXY_FENCES")
+		}
 		if !cmd.Flags().Changed("dsn") {
 			return nil
 		}

@@ -38,7 +38,8 @@ no transaction with an older token commits a write. A fence without a mark gets 
 The limit announce.max_jump of a proxy does not count here: a token far too high locks out
 its holders until their lock service catches up, or until fence bump-epoch.
 
-Interrupted, it gives up and says what became of it. Exit code 3: the token is stale, or not one that can be raised.`,
+Interrupted, it gives up and says what became of it. Exit code 3: the token is stale, or not
+one that can be raised.`,
 		Example: `  fenceproxy fence raise billing 35 --dsn postgres://fence_ops@db/app --holder "by hand, incident 7"
   fenceproxy fence raise billing 1.7 --no-evict`,
 		Args: arguments("NAME", "TOKEN"),
