@@ -72,12 +72,11 @@ func (w *world) control(fences []string, change ...func(*ControlConfig)) (*Contr
 func grace(d time.Duration) func(*ControlConfig) { return func(c *ControlConfig) { c.Grace = d } }
 
 func (w *world) session(user string) Session {
-	return Session{Database: w.db, SystemID: strings.TrimPrefix(w.su.do("SELECT system_identifier::text FROM pg_control_system()"), "ok:"), User: user, Application: "job"}
+	return Session{Database: w.db, SystemID: w.systemID, User: user, Application: "job"}
 }
 
-// announce presents a token text in a session of user app.
+// announce presents a token text in a session of user app. It may run beside the test's own goroutine.
 func (w *world) announce(c *Control, raw string) string {
-	w.t.Helper()
 	return w.announceAs(ctx, c, "app", raw)
 }
 
@@ -91,7 +90,7 @@ func (w *world) announceAs(ctx context.Context, c *Control, user, raw string) st
 		return e.Code
 	}
 	for i, m := range marks {
-		if m.ID != w.id(m.Name) || m.Token != l[i].Token {
+		if m.ID == 0 || m.Token != l[i].Token || (l[i].Fence != "" && m.Name != l[i].Fence) {
 			return fmt.Sprintf("mark %+v", m)
 		}
 	}
@@ -120,6 +119,9 @@ func TestAnnounce(t *testing.T) {
 		expect(t, tt.raw, w.announce(c, tt.raw), tt.want)
 		expect(t, tt.raw+": mark", w.mark(f), tt.thenF)
 		expect(t, tt.raw+": mark", w.mark(g), tt.thenG)
+	}
+	if m, ok := known.Mark(w.db, g); !ok || m != (Mark{w.id(g), g, Token{0, 2000000}}) {
+		t.Errorf("known: %+v", m)
 	}
 	if mark, stale := known.Stale(w.db, f, Token{0, 34}); !stale || mark != (Token{0, 35}) {
 		t.Errorf("known: %v, %v", mark, stale)

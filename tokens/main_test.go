@@ -30,6 +30,8 @@ type world struct {
 	c  *pgtest.Cluster
 	db string
 	su *session
+
+	systemID string
 }
 
 var sharedWorld struct {
@@ -45,15 +47,18 @@ func newWorld(t testing.TB) *world {
 	if sharedWorld.db == "" {
 		sharedWorld.db = prepare(t, c)
 	}
-	w := &world{t: t, c: c, db: sharedWorld.db}
-	w.su = w.dial("postgres")
-	return w
+	return open(t, c, sharedWorld.db)
 }
 
 // ownWorld gives it a database of its own on a cluster.
 func ownWorld(t testing.TB, c *pgtest.Cluster) *world {
-	w := &world{t: t, c: c, db: prepare(t, c)}
+	return open(t, c, prepare(t, c))
+}
+
+func open(t testing.TB, c *pgtest.Cluster, db string) *world {
+	w := &world{t: t, c: c, db: db}
 	w.su = w.dial("postgres")
+	w.systemID = strings.TrimPrefix(w.su.do("SELECT system_identifier::text FROM pg_control_system()"), "ok:")
 	return w
 }
 
@@ -108,6 +113,8 @@ type session struct {
 	w   *world
 	pid int
 	raw string // fence.token as set with token()
+
+	busy sync.WaitGroup // statements started and not ended
 }
 
 func (w *world) dial(user string) *session {
@@ -121,12 +128,20 @@ func (w *world) dial(user string) *session {
 	if err != nil {
 		w.t.Fatal(err)
 	}
+	s := &session{Conn: conn, w: w, pid: int(conn.PgConn().PID())}
 	w.t.Cleanup(func() {
+		idle := make(chan struct{})
+		go func() { s.busy.Wait(); close(idle) }()
+		select {
+		case <-idle:
+		case <-time.After(5 * time.Second): // its statement hangs, in a test that has failed
+			return
+		}
 		c, cancel := context.WithTimeout(ctx, time.Second)
 		defer cancel()
 		conn.Close(c)
 	})
-	return &session{Conn: conn, w: w, pid: int(conn.PgConn().PID())}
+	return s
 }
 
 func (s *session) do(sql string, args ...any) string {
@@ -222,7 +237,7 @@ type pending struct {
 
 func (s *session) start(f func() string) *pending {
 	p := &pending{w: s.w, pid: s.pid, done: make(chan string, 1)}
-	go func() { p.done <- f() }()
+	s.busy.Go(func() { p.done <- f() })
 	return p
 }
 
