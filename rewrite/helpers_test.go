@@ -2,8 +2,10 @@ package rewrite
 
 import (
 	"fmt"
+	"os"
 	"strings"
 	"testing"
+	"time"
 )
 
 // testConfig fences billing (accounts in any schema), jobs (app.jobs and one partition) and archive (all of schema arch).
@@ -75,7 +77,6 @@ func describe(an Analysis, cfg Config) string {
 
 type tableTest struct{ sql, want string }
 
-// every is the corpus of the tables: the oracle tests and fuzz targets start from it.
 func runTable(t *testing.T, cfg Config, tests []tableTest) {
 	t.Helper()
 	a := newAnalyzer(t, cfg)
@@ -128,4 +129,10 @@ func checkPlan(t *testing.T, a *Analyzer, sql string, an Analysis) {
 	if an.Effect == EffectUnknown && !an.Fences.Equal(a.All()) {
 		fail("unknown without all fences")
 	}
+}
+
+// mutateFor is how long the mutation test runs; by default it stops after a fixed number of texts.
+func mutateFor() time.Duration {
+	d, _ := time.ParseDuration(os.Getenv("FENCEPROXY_MUTATE"))
+	return d
 }

@@ -290,11 +290,17 @@ func lexDollar(sql []byte, i int) (token, lexFailure) {
 	return token{int32(i), int32(j + 1 + n + len(delim)), litDollar, '$'}, ""
 }
 
+// maxOperatorRun bounds the look ahead: in +++... every sign is an operator of its own, found at the end of the run.
+const maxOperatorRun = 256
+
 // lexOperatorToken reads an operator. It ends before a comment, and a + or - at its end belongs to it only if it holds
 // a character that no SQL-standard operator has (scan.l {operator}).
 func lexOperatorToken(sql []byte, i int) (token, lexFailure) {
 	e, sticky := i, false
 	for ; e < len(sql) && class[sql[e]]&clsOperator != 0; e++ {
+		if e-i > maxOperatorRun {
+			return token{}, lexOperator
+		}
 		if e > i && e+1 < len(sql) && (sql[e] == '/' && sql[e+1] == '*' || sql[e] == '-' && sql[e+1] == '-') {
 			break
 		}
