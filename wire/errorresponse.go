@@ -8,15 +8,13 @@ import (
 
 // Fields of ErrorResponse and NoticeResponse that the proxy reads or writes.
 const (
-	FieldSeverity     = 'S' // localised
-	FieldSeverityRaw  = 'V' // never localised
-	FieldCode         = 'C'
-	FieldMessage      = 'M'
-	FieldDetail       = 'D'
-	FieldHint         = 'H'
-	FieldPosition     = 'P'
-	FieldInternalPos  = 'p'
-	FieldInternalText = 'q'
+	FieldSeverity    = 'S' // localised
+	FieldSeverityRaw = 'V' // never localised
+	FieldCode        = 'C'
+	FieldMessage     = 'M'
+	FieldDetail      = 'D'
+	FieldHint        = 'H'
+	FieldPosition    = 'P'
 )
 
 // ErrorFields walks over the body of an ErrorResponse or NoticeResponse:

@@ -4,7 +4,6 @@ package wire
 type Parse struct {
 	Name []byte // "" is the unnamed statement
 	SQL  []byte
-	oids []byte
 }
 
 // DecodeParse reads the body of a Parse message.
@@ -20,14 +19,6 @@ func DecodeParse(b []byte) (p Parse, ok bool) {
 	if !ok {
 		return p, false
 	}
-	if p.oids, ok = w.take(4 * int(n)); !ok {
-		return p, false
-	}
-	return p, len(w) == 0
+	_, ok = w.take(4 * int(n)) // parameter types
+	return p, ok && len(w) == 0
 }
-
-// Types is the number of parameter types that the client gave.
-func (p Parse) Types() int { return len(p.oids) / 4 }
-
-// RawTypes are the OIDs of those types, 4 bytes each, big endian.
-func (p Parse) RawTypes() []byte { return p.oids }

@@ -67,11 +67,11 @@ func ReadStartup(r io.Reader) (Startup, error) {
 		}
 		return Startup{}, err
 	}
-	return ParseStartup(raw)
+	return parseStartup(raw)
 }
 
-// ParseStartup reads a whole startup packet, length word included. The result aliases raw. Errors are *Error.
-func ParseStartup(raw []byte) (Startup, error) {
+// parseStartup reads a whole startup packet, length word included. The result aliases raw. Errors are *Error.
+func parseStartup(raw []byte) (Startup, error) {
 	if len(raw) < 8 || len(raw)-4 > maxStartup || int(binary.BigEndian.Uint32(raw)) != len(raw) {
 		return Startup{}, protocolViolation("invalid length of startup packet")
 	}
