@@ -49,7 +49,7 @@ func assemble(c *config.Config, log *zap.Logger) (*proxy, error) {
 	current := sessionConfig(c, analyzer, known)
 	sc := relay.ServerConfig{
 		Current:          func() *relay.Config { return current },
-		Upstream:         relay.Upstream{Network: upstream.Network, Address: upstream.Address},
+		Upstream:         relay.Upstream{Network: upstream.Network, Address: upstream.Address, Timeout: upstream.Timeout},
 		Recorder:         &recorder{Recorder: m.Recorder, metrics: m, log: log, flood: flood},
 		Events:           m,
 		Log:              log,

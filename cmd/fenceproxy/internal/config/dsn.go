@@ -7,14 +7,16 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
 // Upstream is the address that sessions are dialled to.
 type Upstream struct {
-	Network string // "tcp" or "unix"
-	Address string // host:port, or the path of the socket
+	Network string        // "tcp" or "unix"
+	Address string        // host:port, or the path of the socket
+	Timeout time.Duration // connect_timeout of the DSN; 0 when it has none
 }
 
 // checkDSN says whether a DSN can be read, never repeating it.
@@ -56,9 +58,9 @@ func parseUpstream(dsn string) (Upstream, error) {
 	}
 	port := strconv.Itoa(int(cfg.Port))
 	if strings.HasPrefix(cfg.Host, "/") {
-		return Upstream{Network: "unix", Address: filepath.Join(cfg.Host, ".s.PGSQL."+port)}, nil
+		return Upstream{Network: "unix", Address: filepath.Join(cfg.Host, ".s.PGSQL."+port), Timeout: cfg.ConnectTimeout}, nil
 	}
-	return Upstream{Network: "tcp", Address: net.JoinHostPort(cfg.Host, port)}, nil
+	return Upstream{Network: "tcp", Address: net.JoinHostPort(cfg.Host, port), Timeout: cfg.ConnectTimeout}, nil
 }
 
 // UpstreamAddress is the address of the upstream of a configuration that Load accepted.

@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/spf13/pflag"
 )
@@ -312,8 +313,12 @@ func TestUpstreamAddress(t *testing.T) {
 		{"postgres://[::1]/x?sslmode=prefer", "tcp", "[::1]:5432"},
 		{"host=/run/pg port=7", "unix", "/run/pg/.s.PGSQL.7"},
 		{"host=db sslmode=allow", "tcp", "db:5432"},
+		{"host=db connect_timeout=7", "tcp", "db:5432"},
 	} {
 		got, err := parseUpstream(tc.dsn)
+		if want := strings.Contains(tc.dsn, "connect_timeout"); want != (got.Timeout == 7*time.Second) {
+			t.Errorf("%s: timeout %v", tc.dsn, got.Timeout)
+		}
 		if err != nil || got.Network != tc.network || got.Address != tc.address {
 			t.Errorf("%s: %+v %v", tc.dsn, got, err)
 		}
