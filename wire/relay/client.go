@@ -303,8 +303,8 @@ func (e *Engine) executeWithCare(p *portal, v verdict) bool {
 			return true
 		}
 	}
-	d := e.demandOfVerdict(v)
-	if e.enforcing() {
+	if e.enforcing() && !e.tx.aborted() {
+		d := e.demandOfVerdict(v)
 		if r := e.knownStale(&d); r != nil {
 			e.poisonExtended(*r)
 			return true
@@ -320,7 +320,6 @@ func (e *Engine) executeWithCare(p *portal, v verdict) bool {
 
 // sent notes what an Execute may do, and leaves in its slot what applies on the reply.
 func (e *Engine) sent(s *slot, v verdict, p *portal) {
-	e.sentOpaque = false
 	v.each(func(plan *rewrite.Plan) {
 		for i := range plan.Statements {
 			if e.sentStatement(&plan.Statements[i]) {
@@ -328,7 +327,6 @@ func (e *Engine) sent(s *slot, v verdict, p *portal) {
 			}
 		}
 	})
-	s.opaque = e.sentOpaque
 	if s.changesTx {
 		e.tx.changing++
 	}
@@ -383,7 +381,6 @@ func (e *Engine) sentStatement(st *rewrite.Statement) (changesTx bool) {
 	switch st.Effect {
 	case rewrite.EffectOpaque, rewrite.EffectUnknown:
 		// It may even prepare something else under the names of the guards, having read them in pg_prepared_statements.
-		e.sentOpaque = true
 		e.reserved.lose()
 		e.token.disturb()
 		e.doubt.statements = true
@@ -400,12 +397,7 @@ func (e *Engine) sentStatement(st *rewrite.Statement) (changesTx bool) {
 			e.reserved.lose()
 		}
 	case rewrite.KindExecute:
-		v := e.possibleStatement([]byte(st.Name))
-		v.each(func(p *rewrite.Plan) {
-			for i := range p.Statements {
-				changesTx = e.sentStatement(&p.Statements[i]) || changesTx
-			}
-		})
+		e.executed(st, func(inner *rewrite.Statement) { changesTx = e.sentStatement(inner) || changesTx })
 	}
 	if changesTransaction(st) {
 		e.tx.disturb()

@@ -68,14 +68,13 @@ type Engine struct {
 	skipping bool   // the server ignores messages up to the next Sync, which was not sent yet
 	copyIn   bool   // the server reads copy data: it ignores Flush and Sync
 
-	tx         transaction
-	token      tokenState
-	doubt      doubts
-	sentOpaque bool // sentStatement met something opaque
-	reserved   reservedSet
-	marks      []tokens.Mark // by fence; Name "" when unknown
-	fasts      []fastGuard   // by fence
-	runs       runPool
+	tx       transaction
+	token    tokenState
+	doubt    doubts
+	reserved reservedSet
+	marks    []tokens.Mark // by fence; Name "" when unknown
+	fasts    []fastGuard   // by fence
+	runs     runPool
 
 	scratch  rewrite.Scratch
 	settings rewrite.Settings
@@ -158,6 +157,10 @@ func (t *transaction) boundary() {
 	t.touchedBefore = t.touchedBefore || t.touchedNow
 	t.touchedNow = false
 }
+
+// aborted: nothing but the end of the transaction can run, and none was sent. PostgreSQL refuses whatever else comes, and
+// the client gets the error that it would get without a guard in front.
+func (t *transaction) aborted() bool { return t.state == wire.TxFailed && t.changing == 0 }
 
 // heldGuards are the fences whose guard the server has confirmed in this transaction and for this token.
 type heldGuards struct {

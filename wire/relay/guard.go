@@ -40,11 +40,7 @@ func (e *Engine) addStatement(d *demand, st *rewrite.Statement) {
 	case rewrite.KindNoBlock, rewrite.KindPrepare:
 		return
 	case rewrite.KindExecute:
-		v := e.possibleStatement([]byte(st.Name))
-		e.addPlan(d, v.plan)
-		for _, p := range v.more {
-			e.addPlan(d, p)
-		}
+		e.executed(st, func(inner *rewrite.Statement) { e.addStatement(d, inner) })
 	case rewrite.KindFetch:
 		if e.doubt.cursors {
 			d.session = d.session || e.opaqueGuarded(st)
@@ -66,6 +62,23 @@ func (e *Engine) addStatement(d *demand, st *rewrite.Statement) {
 		}
 	}
 }
+
+// executed calls f for every statement that an EXECUTE may run. The protocol prepares any statement, also EXECUTE (which
+// may name itself), PREPARE and COMMIT; what is more than reading or writing is not followed into: it may do anything.
+func (e *Engine) executed(st *rewrite.Statement, f func(*rewrite.Statement)) {
+	v := e.possibleStatement([]byte(st.Name))
+	v.each(func(p *rewrite.Plan) {
+		for i := range p.Statements {
+			if p.Statements[i].Kind != rewrite.KindOther {
+				f(&unknownStatement)
+				continue
+			}
+			f(&p.Statements[i])
+		}
+	})
+}
+
+var unknownStatement = rewrite.Statement{Effect: rewrite.EffectUnknown, MayChangeToken: true, Verb: "EXECUTE"}
 
 // opaqueGuarded reports whether the policy puts a guard of the session's fences in front of an opaque statement. In doubt
 // it does, and the database finds out whether the session has a token.
@@ -240,7 +253,7 @@ func (e *Engine) prepareReserved(s reserved) {
 	e.slots.push().become(slotClose, injected, forNothing)
 	p := e.slots.push()
 	p.become(slotParse, injected, forReserved)
-	p.reserved = s
+	p.reserved, p.lost = s, e.reserved.lost
 }
 
 // pushInjected pushes the slots of Bind, Execute and Close.

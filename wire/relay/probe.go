@@ -41,6 +41,15 @@ func (e *Engine) probed(p *rewrite.Plan, sql []byte) bool {
 		e.act.drop = true
 		return false
 	}
+	switch {
+	case e.syncs > 0:
+		e.act.pause = pauseQuiet
+		return false
+	case e.slots.n > 0:
+		// Behind messages without a Sync: had one of them failed, the probe's own Sync would end the skipping.
+		e.poisonQuery(refuseUnread)
+		return false
+	}
 	at := len(e.cmem)
 	e.cmem = append(append(append(e.cmem, wire.FrontendParse, 0, 0, 0, 0, 0), sql...), 0, 0, 0)
 	finishMessage(e.cmem[at:])

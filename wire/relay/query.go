@@ -145,7 +145,6 @@ func (e *Engine) sendQuery(a rewrite.Analysis, sql []byte) {
 	run.plan = a.Plan
 	slot := e.boundary(slotQuery)
 	slot.query = run
-	e.sentOpaque = false
 	e.countStatements(a.Plan)
 
 	head := len(e.cmem)
@@ -156,7 +155,7 @@ func (e *Engine) sendQuery(a rewrite.Analysis, sql []byte) {
 		if st.Kind == rewrite.KindEmpty {
 			continue
 		}
-		if e.enforcing() {
+		if e.enforcing() && !(len(a.Statements) == 1 && e.tx.aborted()) {
 			var d demand
 			e.addStatement(&d, st)
 			if len(a.Statements) == 1 {
@@ -178,7 +177,7 @@ func (e *Engine) sendQuery(a rewrite.Analysis, sql []byte) {
 		}
 		e.sendStep(run, i, st)
 	}
-	slot.opaque = e.sentOpaque
+	e.segment++ // what PREPARE defines here may fail while messages behind the string are executed
 	e.tx.touchedBefore = e.tx.touchedBefore || e.tx.touchedNow
 	e.tx.touchedNow = false
 	if run.changesTx() {
@@ -308,10 +307,8 @@ func (e *Engine) statementDone(st *rewrite.Statement, tag []byte) {
 			e.names.forget(st.Name)
 			return
 		}
-		e.reserved.lose()
 		e.names.forgetStatements()
 	case rewrite.KindDiscard:
-		e.reserved.lose()
 		e.names.forgetStatements()
 		e.names.forgetPortals()
 		e.doubt = doubts{}

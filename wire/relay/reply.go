@@ -240,7 +240,7 @@ func (e *Engine) completed(typ byte) (drop bool) {
 	switch {
 	case typ == wire.BackendParseComplete && s.kind == slotParse:
 		if s.purpose == forReserved {
-			e.reserved.confirmed[s.reserved] = true
+			e.reserved.confirm(s.reserved, s.lost)
 		} else if s.purpose == forProbe {
 			e.probe.state = probeParsed
 		} else if s.statement != nil {
@@ -295,9 +295,6 @@ func (e *Engine) pop() {
 	}
 	if s.portal != nil && s.kind == slotBind {
 		s.portal.settle(false)
-	}
-	if s.opaque {
-		e.reserved.lose() // a guard's Parse that was sent in front of it is confirmed, and worth nothing, by now
 	}
 	if s.guard != nil {
 		e.runs.putGuard(s.guard)

@@ -44,6 +44,7 @@ type reservedSet struct {
 	prefix    string
 	confirmed [reservedCount]bool
 	sentIn    [reservedCount]uint64 // segment of the last Parse, 0 for none
+	lost      uint64                // counts what was sent that may drop or replace them
 }
 
 func newReservedSet() reservedSet {
@@ -77,8 +78,17 @@ func (r *reservedSet) appendPrepare(dst []byte, s reserved) []byte {
 	return wire.AppendParse(dst, r.name(s), reservedStatements[s].sql, reservedStatements[s].oids...)
 }
 
-// lose: something that drops prepared statements was sent or confirmed.
+// lose: something that may drop or replace prepared statements was sent. What was sent in front of it and is confirmed
+// later does not count any more: the order of sending is the order of execution.
 func (r *reservedSet) lose() {
 	r.confirmed = [reservedCount]bool{}
 	r.sentIn = [reservedCount]uint64{}
+	r.lost++
+}
+
+// confirm: the server has prepared s, which was sent when lost was the count.
+func (r *reservedSet) confirm(s reserved, lost uint64) {
+	if r.lost == lost {
+		r.confirmed[s] = true
+	}
 }

@@ -48,8 +48,8 @@ type slot struct {
 	origin    origin
 	purpose   purpose
 	reserved  reserved
-	opaque    bool // may have dropped or replaced prepared statements
-	changesTx bool // the transaction may be another one after the reply
+	lost      uint64 // reservedSet.lost when it was sent
+	changesTx bool   // the transaction may be another one after the reply
 	statement *statement
 	portal    *portal
 	plan      *rewrite.Plan // Execute with effects; nil when there are none
