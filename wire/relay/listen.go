@@ -7,6 +7,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"go.uber.org/zap"
@@ -57,6 +58,8 @@ func removeStale(path string) error {
 	c, err := net.DialTimeout("unix", path, time.Second)
 	if err == nil {
 		c.Close()
+	}
+	if !errors.Is(err, syscall.ECONNREFUSED) { // a full backlog, for example, is EAGAIN
 		return fmt.Errorf("%s is in use by another process", path)
 	}
 	return os.Remove(path)
