@@ -118,7 +118,7 @@ func (e *Engine) guardFailed(g *guardRun, fields wire.ErrorFields) reply {
 	switch {
 	case len(code) == 5 && code[0] == 'Z' && code[1] == 'F':
 		e.rec.Rejected(string(code), e.guardedFence(g), ByDatabase)
-		return e.withoutPosition(fields)
+		return e.plainError(fields)
 	case string(code) == "25P02", // the transaction was aborted before: the client's statement would have met the same
 		string(code) == "40001", // a snapshot older than a raise: a retry gets a clear answer
 		string(code) == "57014" && bytes.Contains(message, []byte("user request")):
@@ -148,6 +148,21 @@ func guardHint(code string) string {
 		return "A takeover was waiting for the fence, or the session's timeout is too short. Try again."
 	}
 	return ""
+}
+
+// plainError passes on what an error says, without where in the guard's code it was raised: so that it looks the same from
+// a guard, from a raise and from the proxy's memory.
+func (e *Engine) plainError(fields wire.ErrorFields) reply {
+	text := func(field byte) string {
+		v, _ := fields.Get(field)
+		return string(v)
+	}
+	at := len(e.smem)
+	e.smem = wire.AppendError(e.smem, &wire.Error{
+		Severity: "ERROR", Code: text(wire.FieldCode), Message: text(wire.FieldMessage),
+		Detail: text(wire.FieldDetail), Hint: text(wire.FieldHint),
+	})
+	return reply{instead: e.smem[at:]}
 }
 
 // withoutPosition drops the position, which is one in the guard's text.

@@ -301,6 +301,7 @@ func (e *Engine) resume(out *Output) error {
 		if err := e.processHeld(out); err != nil {
 			return err
 		}
+		e.asked, e.announceAsked, e.refused = false, false, nil
 	}
 	if e.pause != pauseNone {
 		e.setPauseEffect(out)

@@ -24,11 +24,8 @@ func (e *Engine) presentToken(raw string, local bool) *refusal {
 		return nil
 	}
 	if e.announceAsked {
-		e.announceAsked = false
 		if e.refused != nil {
-			err := e.refused
-			e.refused = nil
-			return refuse(err)
+			return refuse(e.refused)
 		}
 		return nil
 	}
@@ -105,7 +102,6 @@ func (e *Engine) mustAsk(p *rewrite.Plan) bool {
 func (e *Engine) askFirst() (paused bool) {
 	switch {
 	case e.asked:
-		e.asked = false
 		return false
 	case e.syncs > 0:
 		e.act.pause = pauseQuiet
