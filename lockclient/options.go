@@ -85,7 +85,9 @@ func WithExitOnLoss(d time.Duration) Option {
 }
 
 // WithHooks adds hooks; every set that was given is called.
-func WithHooks(h Hooks) Option { return func(c *config) { c.hooks = append(c.hooks[:len(c.hooks):len(c.hooks)], h) } }
+func WithHooks(h Hooks) Option {
+	return func(c *config) { c.hooks = append(c.hooks[:len(c.hooks):len(c.hooks)], h) }
+}
 
 // WithLogger logs what hooks report: losses as warnings, failed renewals as info, the rest as debug.
 func WithLogger(log *slog.Logger) Option { return func(c *config) { c.log = log } }
