@@ -1,0 +1,55 @@
+# make test needs Go, gcc and, through apt, PostgreSQL. Each target that needs something says so or installs it.
+GO      ?= go
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+# Seconds per fuzz target.
+FUZZTIME ?= 30s
+
+# What runs against real servers, in processes of its own, and measures times: one package after the other.
+UNITS = $(shell $(GO) list ./... | grep -v /test/)
+
+.PHONY: build test unit integration lint demo bench fuzz mutants clean tools
+
+build:
+	$(GO) build -trimpath -ldflags "-X main.version=$(VERSION)" -o bin/fenceproxy ./cmd/fenceproxy
+
+test: tools lint unit integration
+
+unit: tools
+	$(GO) test -race -timeout 10m $(UNITS)
+
+integration: tools
+	$(GO) test -p 1 -timeout 10m ./test/...
+
+lint:
+	@test -z "$$(gofmt -l .)" || { gofmt -l . >&2; echo "not gofmt clean" >&2; exit 1; }
+	$(GO) vet ./...
+
+# The zombie's story with real sessions; then a proxy to try out, until Ctrl-C.
+demo: tools
+	@$(GO) run ./test/demo
+
+# The figures of the README, and whether each target is met. Some twelve minutes on an idle machine.
+bench: bench-tools
+	@$(GO) run ./test/bench $(BENCHFLAGS)
+
+# Breaks one safeguard after the other and expects a test to notice.
+mutants: tools
+	$(GO) run ./test/mutants $(MUTANTFLAGS)
+
+# Every fuzz target for FUZZTIME.
+fuzz: tools
+	@set -e; for package in $$($(GO) list ./...); do \
+		for target in $$($(GO) test -list '^Fuzz' $$package | grep '^Fuzz' || true); do \
+			echo "$$package $$target"; $(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) $$package; \
+		done; \
+	done
+
+tools:
+	@test/stack/install.sh
+
+.PHONY: bench-tools
+bench-tools:
+	@test/stack/install.sh bench
+
+clean:
+	rm -rf bin

@@ -1,0 +1,58 @@
+// Bench prints this project's figures: transactions per second and proxy CPU time per transaction, by pgbench, for
+// PostgreSQL directly, pgbouncer in session mode, fenceproxy without and with a fence on the table, and fencing written by
+// hand. Routes alternate within each round and medians are compared. At the end each target is PASS or FAIL.
+//
+//	go run ./test/bench          some twelve minutes, on an otherwise idle machine
+//	go run ./test/bench -short   half a minute, to see that it works; its figures say little
+package main
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"time"
+)
+
+func main() {
+	short := flag.Bool("short", false, "one short round at 8 clients")
+	rounds := flag.Int("rounds", 3, "rounds per cell")
+	seconds := flag.Int("seconds", 2, "length of one run")
+	flag.Parse()
+	plan := plan{rounds: *rounds, seconds: *seconds, clients: []int{1, 8, 32}, scale: 10}
+	if *short {
+		plan.rounds, plan.seconds, plan.clients, plan.scale = 1, 1, []int{8}, 1
+	}
+	began := time.Now()
+	ok, err := run(plan)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(2)
+	}
+	fmt.Printf("\n%v, %d rounds of %d s, medians\n", time.Since(began).Round(time.Second), plan.rounds, plan.seconds)
+	if !ok && !*short { // one second on a busy machine decides nothing
+		os.Exit(1)
+	}
+}
+
+type plan struct {
+	rounds, seconds, scale int
+	clients                []int
+}
+
+func run(p plan) (ok bool, err error) {
+	var all []cell
+	for _, durable := range []bool{true, false} {
+		s, err := newSetting(p, durable)
+		if err == nil {
+			var cells []cell
+			cells, err = s.measure(p)
+			all = append(all, cells...)
+		}
+		s.close()
+		if err != nil {
+			return false, err
+		}
+	}
+	table(os.Stdout, all)
+	return judge(os.Stdout, all), nil
+}
