@@ -46,6 +46,9 @@ func compareWithFresh(a *Analyzer, sc *Scratch, sql string) (diff string, parsed
 		return "", false
 	}
 	fresh, ok := freshly(a, sql)
+	if !ok && an.Failure == "" {
+		return "judged although it does not parse: " + describe(an, fencesByName), true
+	}
 	if !ok {
 		return "", false
 	}
