@@ -14,6 +14,7 @@ type keeper struct {
 	backend Backend
 	cfg     *config
 	clock   clock
+	name    string // of the lock
 
 	poke   chan struct{} // renew now
 	ended  chan struct{} // closed when err is set
@@ -30,12 +31,10 @@ type keeper struct {
 	timer  *time.Timer
 	beat   reading
 	late   error // last failed renewal
-	due    reading
-	busy   bool // a renewal runs and should be over at due
 }
 
 func newKeeper(b Backend, cfg *config, clk clock, claim Claim, sent reading) *keeper {
-	k := &keeper{backend: b, cfg: cfg, clock: clk, claim: claim, poke: make(chan struct{}, 1), ended: make(chan struct{})}
+	k := &keeper{backend: b, cfg: cfg, clock: clk, name: claim.Name, claim: claim, poke: make(chan struct{}, 1), ended: make(chan struct{})}
 	if !claim.Since.IsZero() {
 		sent = clk.at(claim.Since)
 	}
@@ -165,6 +164,9 @@ func (k *keeper) extend(sent reading, ttl time.Duration) error {
 		return k.err
 	}
 	k.late = nil
+	if sent.mono < k.win.sent.mono { // overtaken by a later one
+		return nil
+	}
 	k.claim.TTL = ttl
 	k.win = newWindow(sent, ttl, k.cfg.drift)
 	k.timer.Reset(max(k.win.left(k.clock.read())-k.grace(), 0))

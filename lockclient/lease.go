@@ -75,7 +75,7 @@ func (l *Lease) Check() error {
 
 // Confirm asks the service, in one renewal: nil when the lease was held after Confirm was called. A *LostError is final;
 // ErrReleased too; with any other error the lease is held for the rest of its window.
-func (l *Lease) Confirm(ctx context.Context) error { return l.keeper.renew(ctx, 4) }
+func (l *Lease) Confirm(ctx context.Context) error { return l.keeper.renew(ctx) }
 
 // Beat tells that the worker is alive, for WithHeartbeat.
 func (l *Lease) Beat() {

@@ -7,7 +7,24 @@ import (
 	"time"
 )
 
-// renewals renews the claim until it ends.
+// mostFlying bounds the renewals of one claim that run at once. They are more than one when replies are lost or slow.
+const mostFlying = 8
+
+// round is the attempts up to the first success, which ends the others.
+type round struct {
+	ctx context.Context
+	end context.CancelFunc
+}
+
+func newRound(ctx context.Context) *round {
+	r := new(round)
+	r.ctx, r.end = context.WithCancel(ctx)
+	return r
+}
+
+// renewals renews the claim until it ends. An attempt that does not answer is not given up but joined by another: a lost
+// message costs a fraction of the window, and a slow service is not taken for a dead one. Each success counts from when
+// its own request was sent.
 func (k *keeper) renewals(ctx context.Context) {
 	defer close(k.joined)
 	var others sync.WaitGroup
@@ -18,41 +35,69 @@ func (k *keeper) renewals(ctx context.Context) {
 	if k.cfg.watchdog != nil {
 		others.Go(func() { k.watchProcess(ctx) })
 	}
+	type outcome struct {
+		round *round
+		err   error
+	}
+	outcomes := make(chan outcome)
+	flying, failures := 0, 0
+	now := newRound(ctx)
 	timer := time.NewTimer(k.pause(0))
 	defer timer.Stop()
-	for failures := 0; ; {
+	for {
 		select {
 		case <-ctx.Done():
 			return
+		case o := <-outcomes:
+			flying--
+			if o.round != now {
+				continue
+			}
+			if o.err != nil {
+				failures++
+				timer.Reset(k.pause(failures))
+				continue
+			}
+			now.end()
+			now, failures = newRound(ctx), 0
+			timer.Reset(k.pause(0))
+			continue
 		case <-timer.C:
 		case <-k.poke:
 		}
-		if k.overdueBeat() {
+		if k.overdueBeat() || flying == mostFlying {
 			timer.Reset(k.pause(1))
 			continue
 		}
-		if err := k.renew(ctx, failures); err == nil {
-			failures = 0
-		} else {
-			failures++
-		}
-		timer.Reset(k.pause(failures))
+		flying++
+		r := now
+		others.Go(func() {
+			o := outcome{r, k.renew(r.ctx)}
+			select {
+			case outcomes <- o:
+			case <-ctx.Done():
+			}
+		})
+		timer.Reset(k.pause(mostFlying))
 	}
 }
 
 // renew tries once. nil: renewed; *LostError or ErrReleased: the claim has ended; else the outcome is unknown, the
 // window as it was.
-func (k *keeper) renew(ctx context.Context, failures int) error {
+func (k *keeper) renew(ctx context.Context) error {
 	left, err := k.check()
 	if err != nil {
 		return err
 	}
 	sent := k.clock.read()
-	limit := k.limit(failures, left)
 	k.mu.Lock()
 	claim, fence, tell := k.claim, k.fence, k.isHeld
-	k.due, k.busy = reading{sent.mono + limit, sent.wall + limit}, true
 	k.mu.Unlock()
+	limit := min(left, claim.TTL*2/5)
+	if k.cfg.watchdog != nil {
+		stuck := time.AfterFunc(claim.TTL/2, k.stuck)
+		defer stuck.Stop()
+	}
 	attempt, cancel := context.WithTimeout(ctx, limit)
 	ttl, err := k.backend.Renew(attempt, claim)
 	cancel()
@@ -74,9 +119,6 @@ func (k *keeper) renew(ctx context.Context, failures int) error {
 			k.cfg.renewFailed(fence, err, left)
 		}
 	}
-	k.mu.Lock()
-	k.busy = false
-	k.mu.Unlock()
 	return err
 }
 
@@ -88,17 +130,7 @@ func unlost(err error) error {
 	return err
 }
 
-// limit bounds one attempt, so that a lost reply does not cost the window; each further attempt gets twice as long, so that
-// a slow service is not given up for a dead one.
-func (k *keeper) limit(failures int, left time.Duration) time.Duration {
-	first := k.ttl() / 5
-	if k.cfg.adaptive {
-		first = max(left/4, k.ttl()/50)
-	}
-	return max(min(first<<min(failures, 4), left), 1)
-}
-
-// pause is the time until the next attempt, a third of the TTL after the last success was sent.
+// pause is the time until the next attempt: a third of the TTL after the last success was sent, less after failures.
 func (k *keeper) pause(failures int) time.Duration {
 	k.mu.Lock()
 	now := k.clock.read()

@@ -12,7 +12,10 @@ func exitWatchdog(reason string) {
 	os.Exit(ExitLost)
 }
 
-// watchProcess ends the process when this goroutine did not run, or a renewal overran its limit, for half a TTL.
+// stuck is called when a renewal, which ends after 2/5 of the TTL, did not come back after half of it.
+func (k *keeper) stuck() { k.cfg.watchdog(fmt.Sprintf("lock %q: renewal does not answer", k.name)) }
+
+// watchProcess ends the process when this goroutine did not run for half a TTL.
 func (k *keeper) watchProcess(ctx context.Context) {
 	patience := k.ttl() / 2
 	tick := time.NewTicker(patience / 4)
@@ -25,13 +28,7 @@ func (k *keeper) watchProcess(ctx context.Context) {
 		}
 		now := k.clock.read()
 		if d := last.elapsed(now); d >= patience {
-			k.cfg.watchdog(fmt.Sprintf("lock %q: it did not run for %v", k.claim.Name, d))
-		}
-		k.mu.Lock()
-		stuck := k.busy && k.due.elapsed(now) >= patience
-		k.mu.Unlock()
-		if stuck {
-			k.cfg.watchdog(fmt.Sprintf("lock %q: renewal does not answer", k.claim.Name))
+			k.cfg.watchdog(fmt.Sprintf("lock %q: the process did not run for %v", k.name, d))
 		}
 		last = now
 	}
