@@ -111,15 +111,20 @@ func TestRaiseWaitsForEveryFormOfGuard(t *testing.T) {
 		{"all of the session's fences", "session", "SELECT bump()"},
 	}
 	for _, form := range forms {
-		for _, mode := range []pgx.QueryExecMode{pgx.QueryExecModeSimpleProtocol, pgx.QueryExecModeCacheStatement} {
-			t.Run(form.name+" "+mode.String(), func(t *testing.T) {
+		for _, extended := range []bool{false, true} {
+			protocol := map[bool]string{false: "simple", true: "extended"}[extended]
+			t.Run(form.name+" "+protocol, func(t *testing.T) {
 				current := nextToken()
 				tokens := func(n int64) string { return fmt.Sprintf("acct=%d,jobs=%d", n, n) }
 				old := p.Connect(t, db, user, tokens(current))
 				guards := p.Metric(t, "fenceproxy_guards_total", `form="`+form.metric+`"`)
 				must(t, old, "BEGIN")
-				if _, err := old.Exec(context.Background(), form.sql, mode); err != nil {
-					t.Fatal(err)
+				if extended {
+					if _, err := old.PgConn().ExecParams(context.Background(), form.sql, nil, nil, nil, nil).Close(); err != nil {
+						t.Fatal(err)
+					}
+				} else {
+					must(t, old, form.sql)
 				}
 				if n := p.Metric(t, "fenceproxy_guards_total", `form="`+form.metric+`"`) - guards; n != 1 {
 					t.Errorf("%v guards of the form %s", n, form.metric)
