@@ -305,6 +305,37 @@ func TestHole6RaiseSurvivesImmediateStop(t *testing.T) {
 	expect(t, "announce after the crash", w.announce(ctl, "35"), "ok")
 }
 
+// §1: a raise whose wait for the standbys was cancelled is no acknowledgement, nor is the mark that it left behind.
+// Mutants "warning ignored", "equal is done at once": red.
+func TestRaiseNotReplicatedIsNotAcknowledged(t *testing.T) {
+	c := pgtest.Start(t)
+	w := ownWorld(t, c)
+	f := w.fence(33)
+	ctl, _, _ := w.control([]string{f}, grace(shortGrace))
+	expect(t, "the mark of before", w.announce(ctl, "33"), "ok")
+	standbys := func(names string) {
+		w.su.must("ALTER SYSTEM SET synchronous_standby_names = '" + names + "'")
+		w.su.must("SELECT pg_reload_conf()")
+		eventually(t, "reload", func() bool { return w.su.do("SHOW synchronous_standby_names") == strings.TrimSuffix("ok:"+names, ":") })
+	}
+	w.su.must("SET synchronous_commit = local") // for the test's own statements
+	standbys("nobody")
+	waiting := func() string {
+		return w.su.do("SELECT pid FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND usename = 'control'")
+	}
+	asked := make(chan string, 2)
+	go func() { asked <- w.announce(ctl, "34") }()
+	eventually(t, "raise waits for a standby", func() bool { return waiting() != "ok" })
+	time.Sleep(2 * shortGrace) // longer than the grace: nothing to evict there
+	w.su.must("SELECT pg_cancel_backend($1)", strings.TrimPrefix(waiting(), "ok:"))
+	expect(t, "cancelled", <-asked, "ZF005")
+	expect(t, "mark", w.mark(f), "ok:34")
+	go func() { asked <- w.announce(ctl, "34") }()
+	eventually(t, "the same again waits as well", func() bool { return waiting() != "ok" })
+	standbys("")
+	expect(t, "without standbys", <-asked, "ok")
+}
+
 // A failover or restore that lost the mark: the memory of acknowledgements must not stand in the way for long.
 func TestForget(t *testing.T) {
 	w := newWorld(t)

@@ -251,6 +251,16 @@ func TestSearchPathCannotFoolTheGuard(t *testing.T) {
 			expect(t, string(g)+" fresh", a.guardAs(g, m, "34", Token{0, 34}, f), "ok")
 		}
 	}
+	for i, g := range forms { // the xmax rule
+		tok := int64(34 + i)
+		a.raw = itoa(int32(tok))
+		a.must("SELECT pg_catalog.set_config('fence.token', '" + a.raw + "', false)")
+		a.must("BEGIN ISOLATION LEVEL REPEATABLE READ")
+		a.must("SELECT 1 FROM public.t")
+		w.set(f, tok+1)
+		expect(t, string(g)+" old snapshot", a.guardAs(g, m, a.raw, Token{0, tok}, f), "40001")
+		a.must("ROLLBACK")
+	}
 }
 
 // Redteam 11: why lock and read must be Bind Execute Bind Execute. Two Binds first, and the read sees the old mark.

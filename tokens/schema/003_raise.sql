@@ -45,6 +45,11 @@ BEGIN
     id := m.id; old_epoch := m.epoch; old_token := m.token;
     IF (new_epoch, new_token) = (m.epoch, m.token) THEN
       raised := false;
+      -- Visible here is not yet safe elsewhere: the raise may have been cancelled while it waited for its standbys
+      -- (syncrep.c SyncRepWaitForLSN). A commit of our own waits for the same ones, past that point of the WAL.
+      IF current_setting('synchronous_standby_names') <> '' THEN
+        PERFORM pg_logical_emit_message(true, 'fence', '');
+      END IF;
       RETURN;
     END IF;
     IF (new_epoch, new_token) < (m.epoch, m.token) THEN
