@@ -120,7 +120,11 @@ func TestAnnounce(t *testing.T) {
 		expect(t, tt.raw+": mark", w.mark(f), tt.thenF)
 		expect(t, tt.raw+": mark", w.mark(g), tt.thenG)
 	}
-	if m, ok := known.Mark(w.db, g); !ok || m != (Mark{w.id(g), g, Token{0, 2000000}}) {
+	w.set(g, 3000000)                                                // by somebody else
+	expect(t, "stale, found out", w.announce(c, g+"=2000000"), "ok") // remembered for a moment; admits nothing
+	c.Forget(w.db)
+	expect(t, "stale, found out", w.announce(c, g+"=2000000"), "ZF001")
+	if m, ok := known.Mark(w.db, g); !ok || m != (Mark{w.id(g), g, Token{0, 3000000}}) {
 		t.Errorf("known: %+v", m)
 	}
 	if mark, stale := known.Stale(w.db, f, Token{0, 34}); !stale || mark != (Token{0, 35}) {

@@ -135,6 +135,11 @@ func (f *flight) raise() (o outcome) {
 				o.err = d.unavailable(f.want.fence, err)
 				return o
 			}
+			if sqlstate(err) == CodeStale { // what rejects this one may reject its next session early
+				if m, _, _, err := readMark(ctx, conn, f.want.fence); err == nil && m.ID != 0 {
+					d.control.cfg.Known.Observe(d.name, m)
+				}
+			}
 			d.conns.put(conn)
 			if err == nil {
 				return o
@@ -150,16 +155,23 @@ func (f *flight) raise() (o outcome) {
 // worthRepeating: the connection broke or was ended, the statement was cancelled, or lost a deadlock to a DBA's own
 // UPDATE of the mark.
 func worthRepeating(err error) bool {
-	var pe *pgconn.PgError
-	if errors.As(err, &pe) {
-		switch pe.Code {
-		case "40P01", "40001", "57014", "57P01":
-			return true
-		}
+	switch sqlstate(err) {
+	case "40P01", "40001", "57014", "57P01":
+		return true
+	case "":
+	default:
 		return false
 	}
 	var dial *pgconn.ConnectError
 	return !errors.As(err, &dial) && !errors.Is(err, context.Canceled)
+}
+
+func sqlstate(err error) string {
+	var pe *pgconn.PgError
+	if errors.As(err, &pe) {
+		return pe.Code
+	}
+	return ""
 }
 
 // holder is what the mark remembers of who asked: application and role, in printable ASCII for any server encoding.
