@@ -107,6 +107,17 @@ func poll(t *testing.T, what string, ok func() bool) {
 	}
 }
 
+// receive waits for a value of c.
+func receive[T any](t *testing.T, what string, c <-chan T) (v T) {
+	t.Helper()
+	select {
+	case v = <-c:
+	case <-time.After(wait):
+		t.Fatalf("not within %v: %s", wait, what)
+	}
+	return v
+}
+
 // testServer is a Server in front of address, and what its sessions' engines are.
 type testServer struct {
 	*Server

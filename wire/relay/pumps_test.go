@@ -55,7 +55,7 @@ func TestPauseKeepsOrder(t *testing.T) {
 	send(t, c, []byte("onethree"))
 	expect(t, c, []byte("reply"))
 	c.CloseWrite()
-	if all := <-got; string(all) != "onetwothree" {
+	if all := receive(t, "end of stream at the server", got); string(all) != "onetwothree" {
 		t.Fatalf("the server got %q", all)
 	}
 }
@@ -141,7 +141,7 @@ func TestAnnounceLetsTheServerSpeak(t *testing.T) {
 	send(t, c, []byte("set"))
 	send(t, c, []byte(" and more"))
 	close(release)
-	if err := <-answered; err != nil {
+	if err := receive(t, "answer to the announcement", answered); err != nil {
 		t.Fatal(err)
 	}
 	expect(t, c, []byte("told"))
@@ -161,7 +161,7 @@ func TestClientGoneDuringAnnounce(t *testing.T) {
 	send(t, c, []byte("set"))
 	poll(t, "session", func() bool { return s.Sessions() == 1 })
 	c.Close()
-	if err := <-answered; err == nil {
+	if err := receive(t, "answer to the announcement", answered); err == nil {
 		t.Fatal("the announcement was not given up")
 	}
 	poll(t, "no session", func() bool { return s.Sessions() == 0 })
@@ -357,7 +357,7 @@ func TestEngineCloses(t *testing.T) {
 	c := connect(t, s.addr)
 	send(t, c, startupPacket("user", "u"))
 	expectFatal(t, c, "ZF001")
-	if all := <-goodbye; !bytes.Equal(all, terminate) {
+	if all := receive(t, "end of stream at the server", goodbye); !bytes.Equal(all, terminate) {
 		t.Fatalf("the server got %q", all)
 	}
 	s.waitEnded(t, EndRejected, 1)

@@ -85,7 +85,7 @@ func TestStartupIsForwardedUntouched(t *testing.T) {
 	c := connect(t, s.addr)
 	send(t, c, append(bytes.Clone(packet), "behind"...))
 	c.CloseWrite()
-	if b := <-got; !bytes.Equal(b, append(packet, "behind"...)) {
+	if b := receive(t, "end of stream at the server", got); !bytes.Equal(b, append(packet, "behind"...)) {
 		t.Fatalf("got %q", b)
 	}
 }
@@ -133,7 +133,7 @@ func TestLimit(t *testing.T) {
 	request := append([]byte("\x00\x00\x00\x2c\x04\xd2\x16\x2e\xff\xff\xff\xff"), bytes.Repeat([]byte("k"), 32)...)
 	c := connect(t, s.addr)
 	send(t, c, request)
-	if got := <-cancels; !bytes.Equal(got, request) {
+	if got := receive(t, "cancel at the server", cancels); !bytes.Equal(got, request) {
 		t.Fatalf("got %q", got)
 	}
 	if b, err := io.ReadAll(c); len(b) > 0 || err != nil { // closed when the server has closed
