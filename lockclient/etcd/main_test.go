@@ -1,0 +1,13 @@
+package etcd_test
+
+import (
+	"os"
+	"testing"
+
+	"github.com/fenceproxy/fenceproxy/lockclient/etcd/etcdtest"
+)
+
+func TestMain(m *testing.M) {
+	etcdtest.Main()
+	os.Exit(m.Run())
+}
