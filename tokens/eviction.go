@@ -37,12 +37,20 @@ func (e *eviction) round(ctx context.Context, f *flight) int {
 		return 0
 	}
 	defer d.conns.put(conn)
+	n, err := e.sweep(ctx, log, f, conn, waiter)
+	if err != nil {
+		log.Warn("cannot look who keeps a takeover waiting", zap.Error(err))
+	}
+	return n
+}
+
+// sweep is a round for a raise that waits in the backend waiter.
+func (e *eviction) sweep(ctx context.Context, log *zap.Logger, f *flight, conn *conn, waiter uint32) (int, error) {
 	// Only while our own raise waits: what is granted in that same look at the lock table is in its way, and cannot be a
 	// session of the new holder.
 	blockers, err := listBlockers(ctx, conn.Conn, f.want.fence, waiter)
 	if err != nil {
-		log.Warn("cannot look who keeps a takeover waiting", zap.Error(err))
-		return 0
+		return 0, err
 	}
 	e.report(f, blockers...)
 	busy := make(map[int]bool)
@@ -60,7 +68,7 @@ func (e *eviction) round(ctx context.Context, f *flight) int {
 		e.end(ctx, log, conn, f.want.fence, waiter, b)
 	}
 	e.busy = busy
-	return len(blockers)
+	return len(blockers), nil
 }
 
 // end terminates one session, if it is still in the way.

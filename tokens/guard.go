@@ -28,6 +28,8 @@ const (
 		" AND m.token OPERATOR(pg_catalog.=) $5::pg_catalog.int8 AND m.epoch OPERATOR(pg_catalog.=) $4::pg_catalog.int8" +
 		" AND pg_catalog.current_setting('fence.token', true) OPERATOR(pg_catalog.=) $3" +
 		" AND (m.xmax OPERATOR(pg_catalog.=) '0'::pg_catalog.xid OR pg_catalog.current_setting('transaction_isolation') OPERATOR(pg_catalog.=) 'read committed')" +
+		" AND (m.timeline IS NULL OR CASE WHEN pg_catalog.pg_is_in_recovery() THEN true ELSE m.timeline OPERATOR(pg_catalog.=)" +
+		" pg_catalog.left(pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal_insert_lsn()), 8) END)" +
 		" AND (CASE WHEN $6::pg_catalog.text OPERATOR(pg_catalog.=) $2 AND $4 OPERATOR(pg_catalog.=) 0 AND $3 OPERATOR(pg_catalog.=) $5::pg_catalog.text THEN true" +
 		" ELSE pg_catalog.strpos(" + readList + ", ',' OPERATOR(pg_catalog.||) $2 OPERATOR(pg_catalog.||) '=' OPERATOR(pg_catalog.||) " + readItem + ") OPERATOR(pg_catalog.>) 0" +
 		" OR $6 OPERATOR(pg_catalog.=) $2 AND pg_catalog.strpos(" + readList + ", ',' OPERATOR(pg_catalog.||) " + readItem + ") OPERATOR(pg_catalog.>) 0 END))" +
