@@ -117,11 +117,19 @@ func (a *Analyzer) tokenize(sc *Scratch, sql []byte) string {
 	if bytes.IndexByte(sql, 0) >= 0 { // the end of a C string
 		return failNUL
 	}
-	for i, why := skipBlank(sql, 0); i < len(sql) || why != ""; i, why = skipBlank(sql, i) {
-		if why != "" {
-			return string(why)
+	for i := 0; i < len(sql); {
+		if sql[i] == ' ' {
+			i++
+			continue
 		}
-		t, why := lexToken(sql, i)
+		var t token
+		next, why := skipBlank(sql, i)
+		if why == "" && next == len(sql) {
+			break
+		}
+		if why == "" {
+			t, why = lexToken(sql, next)
+		}
 		if why != "" {
 			return string(why)
 		}
@@ -129,7 +137,10 @@ func (a *Analyzer) tokenize(sc *Scratch, sql []byte) string {
 		if !t.isLiteral() && i-int(t.start) > a.maxParse || len(sc.tokens) >= a.maxParse/2 {
 			return failLong
 		}
-		sc.tokens = sc.rows.push(sql, sc.tokens, t)
+		sc.tokens = append(sc.tokens, t)
+		if sc.rows.watches(t) {
+			sc.tokens = sc.rows.push(sql, sc.tokens)
+		}
 	}
 	return ""
 }

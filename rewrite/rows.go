@@ -24,13 +24,18 @@ const (
 	rowsComma           // behind the comma after a row
 )
 
-// push appends a token, and takes the row off again that the token has completed if an equal one is there already.
-func (f *rowFolder) push(sql []byte, tokens []token, t token) []token {
-	tokens = append(tokens, t)
+// watches reports whether push has anything to do for the token.
+func (f *rowFolder) watches(t token) bool {
+	return f.state != rowsNone || t.kind == word && t.end-t.start == int32(len("values")) && t.c|0x20 == 'v'
+}
+
+// push looks at the last token, and takes the row off again that it has completed if an equal one is there already.
+func (f *rowFolder) push(sql []byte, tokens []token) []token {
 	if f.state == rowsNone {
 		f.start(sql, tokens)
 		return tokens
 	}
+	t := tokens[len(tokens)-1]
 	last := len(tokens) - 1
 	switch f.state {
 	case rowsValues, rowsComma:

@@ -7,14 +7,14 @@ package rewrite
 func appendShape(dst, sql []byte, tokens []token) []byte {
 	keep := false // inside the first argument of set_config
 	for i := range tokens {
-		t := &tokens[i]
+		t := tokens[i]
 		switch {
 		case t.isLiteral() && !keep && (i == 0 || !tokens[i-1].isWord(sql, "uescape")):
 			dst = append(dst, byte(t.kind))
 		case t.kind == nchar: // differs from a type name n in front of a string
 			dst = append(dst, byte(ncharMark))
 		case t.end-t.start == 1:
-			dst = append(dst, sql[t.start], 0)
+			dst = append(dst, t.c, 0)
 			keep = keep && t.c != ','
 		default:
 			dst = append(dst, sql[t.start:t.end]...)

@@ -27,7 +27,7 @@ const (
 	punct       // one of , ( ) [ ] . ; : or :: := ..
 )
 
-// token is a half-open range of bytes in the text. c is the first byte, for punct and operator.
+// token is a half-open range of bytes in the text. c is its first byte.
 type token struct {
 	start, end int32
 	kind       tokenKind
@@ -40,9 +40,10 @@ func (t token) is(c byte) bool { return t.kind == punct && t.c == c && t.end-t.s
 
 // isWord reports whether the token is the unquoted word w, given in lower case.
 func (t token) isWord(sql []byte, w string) bool {
-	if t.kind != word || int(t.end-t.start) != len(w) {
-		return false
-	}
+	return t.kind == word && int(t.end-t.start) == len(w) && t.c|0x20 == w[0] && t.folds(sql, w)
+}
+
+func (t token) folds(sql []byte, w string) bool {
 	for i, c := range sql[t.start:t.end] {
 		if c >= 'A' && c <= 'Z' {
 			c += 'a' - 'A'
@@ -57,5 +58,11 @@ func (t token) isWord(sql []byte, w string) bool {
 // isSetConfig reports whether the token names, or with its escapes may name, the function whose literals decide what it
 // does.
 func (t token) isSetConfig(sql []byte) bool {
-	return t.isWord(sql, "set_config") || t.kind == quoted && string(sql[t.start:t.end]) == `"set_config"` || t.kind == uQuoted
+	switch t.kind {
+	case word:
+		return t.isWord(sql, "set_config")
+	case quoted:
+		return string(sql[t.start:t.end]) == `"set_config"`
+	}
+	return t.kind == uQuoted
 }
