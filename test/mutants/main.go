@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 )
@@ -40,11 +41,19 @@ func main() {
 		fail(err)
 	}
 	var survived, killed int
+	green := map[string]bool{}
 	for _, m := range mutants {
 		if !which.MatchString(m.name) {
 			continue
 		}
 		began := time.Now()
+		if suite := m.pkg + " " + m.tests; !green[suite] {
+			// A test that is red anyway would kill every mutant.
+			if red, output, err := m.test(root, os.Environ()); err != nil || len(red) > 0 {
+				fail(fmt.Errorf("%s: these tests fail without any mutant: %v %w\n%s", m.name, red, err, output))
+			}
+			green[suite] = true
+		}
 		red, output, err := m.try(root)
 		if err != nil {
 			fail(fmt.Errorf("%s: %w", m.name, err))
@@ -59,7 +68,12 @@ func main() {
 			continue
 		}
 		killed++
-		fmt.Printf("killed    %s\n          red: %s (%v)\n", m.name, strings.Join(red, ", "), took)
+		more := ""
+		if len(red) > 3 {
+			more = fmt.Sprintf(" and %d more", len(red)-3)
+			red = red[:3]
+		}
+		fmt.Printf("killed    %s (%v)\n          red: %s%s\n", m.name, took, strings.Join(red, "\n               "), more)
 	}
 	fmt.Printf("%d passed, %d failed\n", killed, survived)
 	if survived > 0 {
@@ -86,20 +100,17 @@ func (m mutant) try(root string) (red []string, output string, err error) {
 	defer os.RemoveAll(dir)
 	overlay := struct{ Replace map[string]string }{map[string]string{}}
 	for _, e := range m.edits() {
-		path := filepath.Join(root, e.file)
-		source := path
-		if broken, ok := overlay.Replace[path]; ok {
-			source = broken // a second edit of the same file
-		}
-		text, err := apply(source, e)
+		broken, err := e.apply(root, overlay.Replace)
 		if err != nil {
 			return nil, "", err
 		}
-		broken := filepath.Join(dir, fmt.Sprintf("%d-%s", len(overlay.Replace), filepath.Base(e.file)))
-		if err := os.WriteFile(broken, []byte(text), 0o644); err != nil {
-			return nil, "", err
+		for path, text := range broken {
+			file := filepath.Join(dir, fmt.Sprintf("%d-%s", len(overlay.Replace), filepath.Base(path)))
+			if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+				return nil, "", err
+			}
+			overlay.Replace[path] = file
 		}
-		overlay.Replace[path] = broken
 	}
 	raw, err := json.Marshal(overlay)
 	if err != nil {
@@ -116,9 +127,14 @@ func (m mutant) try(root string) (red []string, output string, err error) {
 	if out, err := build.CombinedOutput(); err != nil {
 		return nil, "", fmt.Errorf("the mutant does not compile: %w\n%s", err, out)
 	}
-	test := exec.Command("go", "test", "-count=1", "-timeout=300s", "-run", m.tests, "./"+m.pkg)
-	test.Dir, test.Env = root, env
-	out, err := test.CombinedOutput()
+	return m.test(root, env)
+}
+
+// test runs the mutant's tests and returns those that failed, the innermost ones.
+func (m mutant) test(root string, env []string) (red []string, output string, err error) {
+	cmd := exec.Command("go", "test", "-count=1", "-timeout=300s", "-run", m.tests, "./"+m.pkg)
+	cmd.Dir, cmd.Env = root, env
+	out, err := cmd.CombinedOutput()
 	if err == nil {
 		if strings.Contains(string(out), "no tests to run") {
 			return nil, "", fmt.Errorf("%s has no test %s", m.pkg, m.tests)
@@ -126,7 +142,9 @@ func (m mutant) try(root string) (red []string, output string, err error) {
 		return nil, string(out), nil
 	}
 	for _, found := range failedTest.FindAllStringSubmatch(string(out), -1) {
-		red = append(red, found[1])
+		name := found[1] // a test comes before those inside of it
+		red = slices.DeleteFunc(red, func(outer string) bool { return strings.HasPrefix(name, outer+"/") })
+		red = append(red, name)
 	}
 	if len(red) == 0 {
 		return nil, "", fmt.Errorf("the tests did not run: %w\n%s", err, out)
@@ -134,16 +152,34 @@ func (m mutant) try(root string) (red []string, output string, err error) {
 	return red, string(out), nil
 }
 
-var failedTest = regexp.MustCompile(`(?m)^--- FAIL: (\S+)`)
+var failedTest = regexp.MustCompile(`(?m)^ *--- FAIL: (\S+)`)
 
-// apply replaces e.old, which must stand exactly once in the file at path, by e.new.
-func apply(path string, e edit) (string, error) {
-	raw, err := os.ReadFile(path)
+// apply replaces e.old by e.new in the files that e.file names, or in what is there in place of them already, and
+// returns the new texts by path.
+func (e edit) apply(root string, inPlace map[string]string) (map[string]string, error) {
+	paths, err := filepath.Glob(filepath.Join(root, e.file))
 	if err != nil {
-		return "", err
+		return nil, err
 	}
-	if n := strings.Count(string(raw), e.old); n != 1 {
-		return "", fmt.Errorf("%s holds %q %d times, not once", e.file, e.old, n)
+	broken := map[string]string{}
+	for _, path := range paths {
+		source := path
+		if other, ok := inPlace[path]; ok {
+			source = other
+		}
+		raw, err := os.ReadFile(source)
+		if err != nil {
+			return nil, err
+		}
+		switch n := strings.Count(string(raw), e.old); {
+		case n == 1:
+			broken[path] = strings.Replace(string(raw), e.old, e.new, 1)
+		case n > 1:
+			return nil, fmt.Errorf("%s holds %q %d times, not once", path, e.old, n)
+		}
 	}
-	return strings.Replace(string(raw), e.old, e.new, 1), nil
+	if len(broken) == 0 {
+		return nil, fmt.Errorf("%s does not hold %q", e.file, e.old)
+	}
+	return broken, nil
 }
