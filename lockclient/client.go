@@ -32,6 +32,9 @@ func New(b Backend, opts ...Option) *Client {
 // Capabilities of the backend.
 func (c *Client) Capabilities() Capabilities { return c.caps }
 
+// Backend is what New was given or Open opened.
+func (c *Client) Backend() Backend { return c.backend }
+
 // Close closes the backend. Leases still held are not released: they end with their window.
 func (c *Client) Close() error { return c.backend.Close() }
 

@@ -79,7 +79,7 @@ func TestBackend(t *testing.T) {
 		}{
 			{"exclusive", testExclusive}, {"order", testOrder}, {"readers", testReaders}, {"epoch", testEpoch},
 			{"expired waiter", testExpiredWaiter}, {"deleted waiter", testDeletedWaiter}, {"deleted holder", testDeletedHolder},
-			{"names", testNames}, {"compaction", testCompaction}, {"observe", testObserve}, {"leases", testLeases},
+			{"names", testNames}, {"broken watches", testBrokenWatches}, {"observe", testObserve}, {"leases", testLeases},
 		} {
 			t.Run(test.name, func(t *testing.T) {
 				if test.name != "epoch" {
@@ -268,45 +268,43 @@ func testEpoch(t *testing.T, c *clientv3.Client) {
 // The schedule of etcd #11456 and #9921. A holds, B and C queue, B's lease expires while it still waits, A lets go: etcd
 // 3.4's own lock service tells B and C that they own the lock, with one token (TestStockLockService).
 func testExpiredWaiter(t *testing.T, c *clientv3.Client) {
-	t.Run("", func(t *testing.T) {
-		backend := newBackend(t, c)
-		request := func(ttl time.Duration) lockclient.Claim {
-			claim, err := backend.Request(background, lockclient.Request{Name: "expired", TTL: ttl, Holder: "h", Queue: true})
-			if err != nil {
-				t.Fatal(err)
-			}
-			return claim
+	backend := newBackend(t, c)
+	request := func(ttl time.Duration) lockclient.Claim {
+		claim, err := backend.Request(background, lockclient.Request{Name: "expired", TTL: ttl, Holder: "h", Queue: true})
+		if err != nil {
+			t.Fatal(err)
 		}
-		a, b, c2 := request(time.Minute), request(2*time.Second), request(time.Minute)
-		if !a.Held || b.Held || c2.Held {
-			t.Fatal(a, b, c2)
+		return claim
+	}
+	a, b, c2 := request(time.Minute), request(2*time.Second), request(time.Minute)
+	if !a.Held || b.Held || c2.Held {
+		t.Fatal(a, b, c2)
+	}
+	answer := make(chan error, 1)
+	go func() {
+		got, err := backend.Wait(background, b)
+		if err == nil {
+			err = fmt.Errorf("an expired waiter owns the lock with token %s", got.Token)
 		}
-		answer := make(chan error, 1)
-		go func() {
-			got, err := backend.Wait(background, b)
-			if err == nil {
-				err = fmt.Errorf("an expired waiter owns the lock with token %s", got.Token)
-			}
-			answer <- err
-		}()
-		if err := <-answer; !errors.Is(err, lockclient.ErrLost) { // told before A lets go: etcd #19597
-			t.Error(err)
-		}
-		if err := backend.Release(background, a); err != nil {
-			t.Error(err)
-		}
-		if _, err := backend.Wait(background, b); !errors.Is(err, lockclient.ErrLost) {
-			t.Errorf("expired waiter: %v", err)
-		}
-		own, err := backend.Wait(background, c2)
-		if err != nil || own.Token.Compare(a.Token) <= 0 {
-			t.Errorf("next owner: %+v, %v", own, err)
-		}
-		if _, err := backend.Renew(background, b); !errors.Is(err, lockclient.ErrLost) {
-			t.Errorf("renewal of an expired waiter: %v", err)
-		}
-		backend.Release(background, own)
-	})
+		answer <- err
+	}()
+	if err := <-answer; !errors.Is(err, lockclient.ErrLost) { // told before A lets go: etcd #19597
+		t.Error(err)
+	}
+	if err := backend.Release(background, a); err != nil {
+		t.Error(err)
+	}
+	if _, err := backend.Wait(background, b); !errors.Is(err, lockclient.ErrLost) {
+		t.Errorf("expired waiter: %v", err)
+	}
+	own, err := backend.Wait(background, c2)
+	if err != nil || own.Token.Compare(a.Token) <= 0 {
+		t.Errorf("next owner: %+v, %v", own, err)
+	}
+	if _, err := backend.Renew(background, b); !errors.Is(err, lockclient.ErrLost) {
+		t.Errorf("renewal of an expired waiter: %v", err)
+	}
+	backend.Release(background, own)
 }
 
 // An operator deletes a waiter's key: Lock stands again by itself.
@@ -372,31 +370,87 @@ func testNames(t *testing.T, c *clientv3.Client) {
 	}
 }
 
-// A waiter's and an observer's revision is compacted away while they are busy: etcd #7815.
-func testCompaction(t *testing.T, c *clientv3.Client) {
-	client := newClient(t, c)
-	l, err := client.Lock(background, "compacted")
+// brokenWatcher breaks the first watches of each key in each way that a watch can end: compacted (etcd #7815), cancelled by
+// a member without a leader, closed.
+type brokenWatcher struct {
+	clientv3.Watcher
+	mu   sync.Mutex
+	seen map[string]int
+}
+
+func (w *brokenWatcher) Watch(ctx context.Context, key string, opts ...clientv3.OpOption) clientv3.WatchChan {
+	w.mu.Lock()
+	n := w.seen[key]
+	w.seen[key]++
+	w.mu.Unlock()
+	broken := []clientv3.WatchResponse{
+		{CompactRevision: 1, Canceled: true},
+		{Canceled: true, CancelReason: "etcdserver: no leader"},
+		{Canceled: true},
+	}
+	if n > len(broken) {
+		return w.Watcher.Watch(ctx, key, opts...)
+	}
+	c := make(chan clientv3.WatchResponse, 1)
+	if n < len(broken) {
+		c <- broken[n]
+	}
+	close(c)
+	return c
+}
+
+func testBrokenWatches(t *testing.T, c *clientv3.Client) {
+	broken := etcdtest.Dial(t, c.Endpoints()...)
+	watcher := &brokenWatcher{Watcher: broken.Watcher, seen: map[string]int{}}
+	broken.Watcher = watcher
+	client := newClient(t, broken, lockclient.WithTTL(time.Minute))
+	l, err := client.Lock(background, "broken")
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := make(chan error, 1)
+	got := make(chan *lockclient.Lease, 1)
 	go func() {
-		m, err := client.Lock(background, "compacted")
-		if err == nil {
-			err = m.Release(background)
-		}
-		got <- err
-	}()
-	for range 20 {
-		resp, err := c.Put(background, "other", "x")
+		m, err := client.Lock(background, "broken")
 		if err != nil {
-			t.Fatal(err)
+			t.Error(err)
 		}
-		c.Compact(background, resp.Header.Revision)
-	}
+		got <- m
+	}()
+	vacant := make(chan struct{})
+	go func() {
+		defer close(vacant)
+		held := false
+		for o, err := range client.Observe(background, "broken") {
+			if err != nil {
+				t.Error(err)
+			}
+			if held = held || !o.Vacant(); held && o.Vacant() {
+				return
+			}
+		}
+	}()
+	eventually(t, "the key is not watched again", func() bool {
+		watcher.mu.Lock()
+		defer watcher.mu.Unlock()
+		for _, n := range watcher.seen {
+			if n > 4 {
+				return true
+			}
+		}
+		return false
+	})
 	l.Release(background)
-	if err := <-got; err != nil {
-		t.Error(err)
+	m := <-got
+	if m == nil {
+		return
+	}
+	c.Delete(background, "fenceproxy/locks/broken=", clientv3.WithPrefix())
+	for what, done := range map[string]<-chan struct{}{"holder": m.Done(), "observer": vacant} {
+		select {
+		case <-done:
+		case <-time.After(10 * time.Second):
+			t.Errorf("the %s is not told", what)
+		}
 	}
 }
 
@@ -422,7 +476,7 @@ func testObserve(t *testing.T, c *clientv3.Client) {
 		t.Helper()
 		select {
 		case l := <-seen:
-			if l.Holder != holder || l.Token != token {
+			if l.Holder != holder || l.Token != token || l.Vacant() != (holder == "") {
 				t.Fatalf("seen %+v, want %s %s", l, holder, token)
 			}
 		case <-time.After(10 * time.Second):

@@ -9,5 +9,6 @@ import (
 
 func TestMain(m *testing.M) {
 	etcdtest.Main()
+	holderMain()
 	os.Exit(m.Run())
 }

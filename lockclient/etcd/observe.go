@@ -26,7 +26,7 @@ func (b *Backend) Observe(ctx context.Context, name string, yield func(lockclien
 				now = leader(resp.Kvs[0])
 			}
 		}
-		if now.Token != last.Token && !first {
+		if now.Token != last.Token && !first && !now.Vacant() {
 			now.Since = time.Now()
 		}
 		if now.Token != last.Token || first {
