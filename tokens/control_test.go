@@ -323,9 +323,18 @@ func TestRaiseNotReplicatedIsNotAcknowledged(t *testing.T) {
 		eventually(t, "reload", func() bool { return w.su.do("SHOW synchronous_standby_names") == strings.TrimSuffix("ok:"+names, ":") })
 	}
 	w.su.must("SET synchronous_commit = local") // for the test's own statements
+	waits := func(user string) string {
+		return w.su.do("SELECT pid FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND usename = $1", user)
+	}
+	waiting := func() string { return waits("control") }
 	standbys("nobody")
-	waiting := func() string {
-		return w.su.do("SELECT pid FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND usename = 'control'")
+	// The wait begins when the checkpointer has read the setting (SyncRepUpdateSyncStandbysDefined).
+	app := w.dial("app")
+	for effective := false; !effective; {
+		p := app.start(func() string { return app.do("UPDATE t SET v = v + 1 WHERE id = 5") })
+		eventually(t, "an answer or a wait", func() bool { effective = waits("app") != "ok"; return effective || len(p.done) > 0 })
+		w.su.must("SELECT pg_cancel_backend($1)", app.pid)
+		p.get()
 	}
 	asked := make(chan string, 2)
 	go func() { asked <- w.announce(ctl, "34") }()
