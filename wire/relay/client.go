@@ -398,6 +398,8 @@ func (e *Engine) sentStatement(st *rewrite.Statement) (changesTx bool) {
 		}
 	case rewrite.KindExecute:
 		e.executed(st, func(inner *rewrite.Statement) { changesTx = e.sentStatement(inner) || changesTx })
+	case rewrite.KindFetch:
+		e.fetched(st, func(inner *rewrite.Statement) { changesTx = e.sentStatement(inner) || changesTx })
 	}
 	if changesTransaction(st) {
 		e.tx.disturb()

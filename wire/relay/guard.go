@@ -45,6 +45,7 @@ func (e *Engine) addStatement(d *demand, st *rewrite.Statement) {
 		if e.doubt.cursors {
 			d.session = d.session || e.opaqueGuarded(st)
 		}
+		e.fetched(st, func(inner *rewrite.Statement) { e.addStatement(d, inner) })
 	}
 	switch st.Effect {
 	case rewrite.EffectUnknown:
@@ -74,6 +75,26 @@ func (e *Engine) executed(st *rewrite.Statement, f func(*rewrite.Statement)) {
 				continue
 			}
 			f(&p.Statements[i])
+		}
+	})
+}
+
+// fetched calls f for every statement that a FETCH or MOVE may run. It takes any portal, also one that Bind made, and runs
+// an UPDATE ... RETURNING to its end (portalcmds.c PerformPortalFetch).
+func (e *Engine) fetched(st *rewrite.Statement, f func(*rewrite.Statement)) {
+	p := e.names.portals[st.Name]
+	if p == nil {
+		return
+	}
+	v := p.possible(e.segment)
+	v.each(func(plan *rewrite.Plan) {
+		for i := range plan.Statements {
+			switch plan.Statements[i].Kind {
+			case rewrite.KindOther, rewrite.KindExecute:
+				f(&plan.Statements[i])
+			default: // another FETCH, of itself perhaps
+				f(&unknownStatement)
+			}
 		}
 	})
 }

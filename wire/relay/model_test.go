@@ -296,6 +296,15 @@ func (m *model) run(sql string, simple bool) string {
 			return "54001"
 		}
 		return m.run(body, simple)
+	case "FETCH":
+		body, ok := m.portals[strings.TrimPrefix(rest, "ALL FROM ")]
+		switch {
+		case !ok:
+			return "34000"
+		case !strings.HasPrefix(body, "UPDATE") && !strings.HasPrefix(body, "SELECT"):
+			return "55000"
+		}
+		return m.run(body, simple)
 	case "DEALLOCATE":
 		if rest == "ALL" {
 			clear(m.statements)
@@ -362,7 +371,7 @@ func script(r *rand.Rand) []string {
 	pick := func(s ...string) string { return s[r.IntN(len(s))] }
 	sql := func() string {
 		return pick("UPDATE acct SET bal = 1", "UPDATE acct SET bal = 1", "SELECT 1", "SELECT 1", "SELECT 1/0", "SELECT f()", "BEGIN", "COMMIT", "ROLLBACK",
-			"SAVEPOINT s", "ROLLBACK TO s", "COMMIT AND CHAIN", "PREPARE w AS UPDATE acct SET bal = 2", "PREPARE r AS SELECT 2", "EXECUTE w", "EXECUTE r",
+			"SAVEPOINT s", "ROLLBACK TO s", "COMMIT AND CHAIN", "PREPARE w AS UPDATE acct SET bal = 2", "PREPARE r AS SELECT 2", "EXECUTE w", "EXECUTE r", "FETCH ALL FROM p",
 			"DEALLOCATE w", "DEALLOCATE ALL", "DISCARD ALL", "DO 'x'", "DO 'evil'", "SELECT bogus syntax here", "UPDATE other SET a = 1")
 	}
 	var msgs []string
