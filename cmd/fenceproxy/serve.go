@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"os/signal"
+	"runtime"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -70,6 +71,7 @@ var errForced = errors.New("ended by a second signal")
 
 // serve runs the proxy until a signal or the end of ctx has drained it.
 func serve(ctx context.Context, c *config.Config, log *zap.Logger, signals <-chan os.Signal) error {
+	useProcessors(c.Limits.Processors)
 	p, err := assemble(c, log)
 	if err != nil {
 		return wrongConfig(err)
@@ -90,4 +92,16 @@ func serve(ctx context.Context, c *config.Config, log *zap.Logger, signals <-cha
 		log.Info("draining", zap.Int("sessions", p.server.Sessions()), zap.Duration("timeout", c.DrainTimeout))
 	}
 	return p.drain(signals)
+}
+
+// useProcessors bounds the threads that run sessions. Two goroutines that wake each other on different processors cost
+// more than what they do, so by default the proxy takes half of the processors.
+func useProcessors(n int) {
+	if n == 0 {
+		if os.Getenv("GOMAXPROCS") != "" {
+			return
+		}
+		n = max(1, runtime.GOMAXPROCS(0)/2)
+	}
+	runtime.GOMAXPROCS(n)
 }

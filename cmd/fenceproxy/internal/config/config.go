@@ -44,6 +44,7 @@ type Limits struct {
 	MaxStatementBytes int64         // a longer statement is refused
 	MaxParseBytes     int64         // a longer statement is not parsed: it counts as one that may write any fence
 	CacheBytes        int64         // bound of each of the two plan caches
+	Processors        int           // processors that run sessions at a time; 0: half of those there are
 }
 
 // ControlDSN is the DSN that marks are raised with.

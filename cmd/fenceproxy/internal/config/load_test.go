@@ -230,6 +230,7 @@ limits:
   max_statement_bytes: 64MiB
   max_parse_bytes: 256KiB
   cache_bytes: 16MiB
+  processors: 0
 replication: refuse
 log:
   level: debug

@@ -56,6 +56,7 @@ func document(c *Config) []line {
 		{key: "limits.max_statement_bytes", value: sizeText(c.Limits.MaxStatementBytes)},
 		{key: "limits.max_parse_bytes", value: sizeText(c.Limits.MaxParseBytes)},
 		{key: "limits.cache_bytes", value: sizeText(c.Limits.CacheBytes)},
+		{key: "limits.processors", value: strconv.Itoa(c.Limits.Processors)},
 		{key: "replication", value: string(c.Replication)},
 		{key: "log.level", value: string(c.LogLevel)},
 		{key: "log.format", value: string(c.LogFormat)},

@@ -78,6 +78,8 @@ var settings = []setting{
 		set: func(c *Config, v string) error { return setSize(&c.Limits.MaxParseBytes, v, 1<<10, 16<<20) }},
 	{key: "limits.cache_bytes", kind: kindSize, usage: "bound of each of the two plan caches",
 		set: func(c *Config, v string) error { return setSize(&c.Limits.CacheBytes, v, 64<<10, 64<<30) }},
+	{key: "limits.processors", kind: kindInteger, usage: "processors that run sessions at a time; 0 is half of those there are, at least one",
+		set: func(c *Config, v string) error { return setInteger(&c.Limits.Processors, v, 0, 1024) }},
 	{key: "replication", usage: "connections that ask for replication: refuse or allow",
 		set: func(c *Config, v string) error { return setWord(&c.Replication, "policy", replications, v) }},
 	{key: "log.level", flag: "log-level", usage: "debug, info, warn or error",
