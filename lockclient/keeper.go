@@ -17,6 +17,7 @@ type keeper struct {
 	name    string // of the lock
 
 	poke   chan struct{} // renew now
+	holds  chan struct{} // closed when the claim is a tenure
 	ended  chan struct{} // closed when err is set
 	stop   context.CancelFunc
 	joined chan struct{} // closed when the renewer has returned; nil before it starts
@@ -34,7 +35,7 @@ type keeper struct {
 }
 
 func newKeeper(b Backend, cfg *config, clk clock, claim Claim, sent reading) *keeper {
-	k := &keeper{backend: b, cfg: cfg, clock: clk, name: claim.Name, claim: claim, poke: make(chan struct{}, 1), ended: make(chan struct{})}
+	k := &keeper{backend: b, cfg: cfg, clock: clk, name: claim.Name, claim: claim, poke: make(chan struct{}, 1), holds: make(chan struct{}), ended: make(chan struct{})}
 	if !claim.Since.IsZero() {
 		sent = clk.at(claim.Since)
 	}
@@ -103,6 +104,7 @@ func (k *keeper) held(issuer string) error {
 	if err != nil {
 		return err
 	}
+	close(k.holds)
 	if k.joined == nil {
 		k.start()
 	}

@@ -159,8 +159,16 @@ func (k *keeper) overdueBeat() bool {
 	return k.silent(k.clock.read())
 }
 
-// watchLoss waits for the backend's word that the claim is gone.
+// watchLoss waits for the backend's word that a held claim is gone. A short tenure is over before it begins.
 func (k *keeper) watchLoss(ctx context.Context, w LossWatcher) {
+	select {
+	case <-k.holds:
+	case <-ctx.Done():
+		return
+	}
+	if sleep(ctx, k.ttl()/100) != nil {
+		return
+	}
 	for failures := 1; ; failures++ {
 		k.mu.Lock()
 		claim := k.claim

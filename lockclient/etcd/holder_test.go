@@ -162,9 +162,11 @@ func (h *holder) awaitStop(t *testing.T) {
 // A holder is stopped at each step for longer than its TTL and wakes while somebody else holds the lock: it never takes
 // itself for the holder, and what it says first is that it is not.
 func TestStoppedHolder(t *testing.T) {
+	t.Parallel()
 	cluster := etcdtest.Start(t, 1)
 	url := "etcd://" + strings.TrimPrefix(cluster.Endpoints()[0], "http://") + "/?ttl=2s"
-	client := newClient(t, cluster.Client())
+	raw := cluster.Client()
+	client := newClient(t, raw)
 	for _, step := range []string{"queued", "served", "acquired", "working", "renewing", "renewed", "releasing"} {
 		t.Run(step, func(t *testing.T) {
 			t.Parallel()
@@ -182,12 +184,12 @@ func TestStoppedHolder(t *testing.T) {
 			}
 			h := startHolder(t, step, url, step)
 			if step == "served" {
-				eventually(t, "does not queue", func() bool { return keys(t, cluster.Client(), step) == 2 })
+				eventually(t, "does not queue", func() bool { return keys(t, raw, step) == 2 })
 				mine.Release(background)
 			}
 			h.awaitStop(t)
 			if step == "queued" {
-				eventually(t, "the stopped waiter's lease lives", func() bool { return keys(t, cluster.Client(), step) == 1 })
+				eventually(t, "the stopped waiter's lease lives", func() bool { return keys(t, raw, step) == 1 })
 				mine.Release(background)
 			}
 			mine = lock() // as soon as the service lets us
@@ -204,7 +206,7 @@ func TestStoppedHolder(t *testing.T) {
 				h.line(t, "acquired")
 				h.line(t, "released") // of its own claim, and no other: see Confirm below
 			default: // it must stand again
-				eventually(t, "does not queue again", func() bool { return keys(t, cluster.Client(), step) == 2 })
+				eventually(t, "does not queue again", func() bool { return keys(t, raw, step) == 2 })
 				token = mine.Fence().Token.String()
 			}
 			if err := mine.Confirm(background); err != nil {
@@ -223,11 +225,13 @@ func TestStoppedHolder(t *testing.T) {
 
 // A holder dies: the next one has the lock one TTL later, and what etcd's lessor adds, which looks every 500 ms.
 func TestFailover(t *testing.T) {
+	t.Parallel()
 	cluster := etcdtest.Start(t, 1)
 	url := "etcd://" + strings.TrimPrefix(cluster.Endpoints()[0], "http://") + "/?ttl=2s"
 	h := startHolder(t, "hold", url, "l")
 	h.line(t, "acquired")
-	client := newClient(t, cluster.Client())
+	raw := cluster.Client()
+	client := newClient(t, raw)
 	got := make(chan error, 1)
 	go func() {
 		l, err := client.Lock(background, "l")
@@ -236,7 +240,7 @@ func TestFailover(t *testing.T) {
 		}
 		got <- err
 	}()
-	eventually(t, "does not queue", func() bool { return keys(t, cluster.Client(), "l") == 2 })
+	eventually(t, "does not queue", func() bool { return keys(t, raw, "l") == 2 })
 	h.Process.Kill()
 	killed := time.Now()
 	if err := <-got; err != nil {

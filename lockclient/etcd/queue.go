@@ -56,13 +56,15 @@ func (b *Backend) before(ctx context.Context, c lockclient.Claim, r ref) (key st
 // WatchLoss returns when the own key of a held claim is gone.
 func (b *Backend) WatchLoss(ctx context.Context, c lockclient.Claim) error {
 	r := c.Ref.(ref)
-	for {
-		at, err := b.exists(ctx, r)
-		if err == nil {
-			err = b.watchGone(ctx, at, 0, r.key)
-		}
-		if err != nil {
+	at := r.rev // its own revision: whatever became of the key comes later
+	for failures := 1; ; failures++ {
+		b.watchGone(ctx, at, 0, r.key) // whatever it says, the key decides
+		var err error
+		if at, err = b.exists(ctx, r); err != nil {
 			return err
+		}
+		if pause(ctx, failures) != nil {
+			return ctx.Err()
 		}
 	}
 }
