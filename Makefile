@@ -26,7 +26,8 @@ lint:
 
 # The zombie's story with real sessions; then a proxy to try out, until Ctrl-C.
 demo: tools
-	@$(GO) run ./test/demo
+	@$(GO) build -o bin/demo ./test/demo
+	@exec bin/demo
 
 # The figures of the README, and whether each target is met. Some twelve minutes on an idle machine.
 bench: bench-tools
