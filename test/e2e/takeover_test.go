@@ -250,6 +250,31 @@ func TestHigherTokenInsideOfTheOwnGuardedTransaction(t *testing.T) {
 	}
 }
 
+// A session that holds a row lock and presents a higher token: waiting for the old holder, who waits for the row, would be
+// a deadlock that PostgreSQL cannot see. The SET passes; the next guard says what to do.
+func TestPresentingATokenBehindARowLockDoesNotDeadlock(t *testing.T) {
+	c, db, p := start(t, "--takeover-grace", "10s")
+	direct := c.Connect(t, db, "postgres")
+	old, next := p.Connect(t, db, user, "33"), p.Connect(t, db, user, "")
+	must(t, next, "BEGIN; SELECT * FROM acct WHERE id = 1 FOR UPDATE")
+	must(t, old, "BEGIN; UPDATE acct SET bal = 33 WHERE id = 2")
+	waited := make(chan string, 1)
+	go func() { waited <- run(old, "UPDATE acct SET bal = 33 WHERE id = 1; COMMIT") }()
+	eventually(t, "the old holder waits for the row", func() bool {
+		return number(t, direct, "SELECT count(*) FROM pg_locks WHERE locktype IN ('transactionid', 'tuple') AND NOT granted") > 0
+	})
+	began := time.Now()
+	want(t, next, "SET LOCAL fence.token = '34'", "")
+	want(t, next, "UPDATE acct SET bal = 34 WHERE id = 1", "ZF006")
+	must(t, next, "ROLLBACK")
+	if took := time.Since(began); took > 5*time.Second {
+		t.Errorf("it took %v", took)
+	}
+	if got := <-waited; got != "" {
+		t.Errorf("the old holder: %s", got)
+	}
+}
+
 // Many sessions of one new holder that all come at once are one takeover.
 func TestManySessionsOfOneHolderAreOneTakeover(t *testing.T) {
 	c, db, p := start(t)

@@ -85,11 +85,16 @@ func (c *Cluster) create(o options) error {
 	if err := os.Chmod(c.dir, 0o711); err != nil { // the server's user passes through
 		return err
 	}
-	if o.ownIdentity {
+	switch {
+	case o.backupOf != "":
+		if err := c.baseBackup(o.backupOf); err != nil {
+			return err
+		}
+	case o.ownIdentity:
 		if err := c.initdb(c.dataDir()); err != nil {
 			return err
 		}
-	} else {
+	default:
 		template, err := c.template()
 		if err != nil {
 			return err
@@ -114,6 +119,20 @@ func (c *Cluster) create(o options) error {
 		}
 		return err
 	})
+}
+
+func (c *Cluster) baseBackup(dsn string) error {
+	if err := giveToServer(c.dir); err != nil {
+		return err
+	}
+	cmd, err := serverCommand(c.Program("pg_basebackup"), "-d", dsn, "-D", c.dataDir(), "-R", "-c", "fast", "--no-sync")
+	if err != nil {
+		return err
+	}
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("pg_basebackup: %w\n%s", err, out)
+	}
+	return nil
 }
 
 // startOnFreePort tries again when somebody takes the port between our look and the server's bind.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -13,6 +14,7 @@ type options struct {
 	settings     map[string]string
 	hba          []string
 	ownIdentity  bool
+	backupOf     string // DSN that pg_basebackup copies from; "" for a template
 }
 
 // Option changes how a cluster is made.
@@ -43,6 +45,15 @@ func WithHBA(lines ...string) Option {
 // initdb and share theirs.
 func WithOwnIdentity() Option {
 	return func(o *options) { o.ownIdentity = true }
+}
+
+// WithBackupOf makes the cluster a hot standby of the server behind a DSN, which may lead through a proxy. Both need
+// the same settings for connections and prepared transactions.
+func WithBackupOf(dsn string, primary *Cluster) Option {
+	return func(o *options) {
+		o.backupOf = dsn
+		o.settings["primary_conninfo"] = "user=postgres host=127.0.0.1 port=" + strconv.Itoa(primary.port)
+	}
 }
 
 func newOptions(opts []Option) (options, error) {
