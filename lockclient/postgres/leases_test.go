@@ -271,7 +271,7 @@ func TestTokensAboveTheMark(t *testing.T) {
 		t.Helper()
 		l := must[*lockclient.Lease](t)(c.Lock(ctx, name))
 		defer l.Release(ctx)
-		if _, err := w.guard(name, l.Fence().Token); err != nil {
+		if err := w.mustGuard(name, l.Fence().Token).tx.Commit(ctx); err != nil {
 			t.Error(err)
 		}
 		return l.Fence().Token.String()
