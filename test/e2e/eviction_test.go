@@ -81,7 +81,7 @@ func TestPreparedTransactionKeepsTheTakeoverWaiting(t *testing.T) {
 	old := p.Connect(t, db, user, "33")
 	must(t, old, "BEGIN; UPDATE acct SET bal = 33 WHERE id = 1; PREPARE TRANSACTION 'job_"+db+"'")
 	next := arrive(p, db, 34)
-	raiseWaits(t, direct, 1)
+	raiseWaits(t, direct, 1, next)
 	eventually(t, "the takeover is reported as overdue", func() bool { return p.Metric(t, "fenceproxy_raise_overdue_total") > 0 })
 	if !next.pending() {
 		t.Fatal("let in beside a prepared transaction of the old holder")
@@ -101,7 +101,7 @@ func TestCommitPreparedLandsBeforeTheRaise(t *testing.T) {
 	old := p.Connect(t, db, user, "33")
 	must(t, old, "BEGIN; UPDATE acct SET bal = 33 WHERE id = 1; PREPARE TRANSACTION 'pay_"+db+"'")
 	next := arrive(p, db, 34)
-	raiseWaits(t, direct, 1)
+	raiseWaits(t, direct, 1, next)
 	must(t, old, "COMMIT PREPARED 'pay_"+db+"'")
 	if bal := number(t, next.in(t), "SELECT bal FROM acct WHERE id = 1"); bal != 33 {
 		t.Errorf("the new holder reads %d", bal)

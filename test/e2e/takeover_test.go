@@ -68,10 +68,17 @@ func (a *arrival) pending() bool {
 const raisesWaiting = `SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND mode = 'ExclusiveLock' AND NOT granted
 	AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`
 
-// raiseWaits polls until n raises stand in the queue of an advisory lock.
-func raiseWaits(t *testing.T, direct *pgx.Conn, n int64) {
+// raiseWaits polls until n raises stand in the queue of an advisory lock. None of those who asked may be let in instead.
+func raiseWaits(t *testing.T, direct *pgx.Conn, n int64, asked ...*arrival) {
 	t.Helper()
-	eventually(t, "a raise waits in PostgreSQL", func() bool { return number(t, direct, raisesWaiting) >= n })
+	eventually(t, "a raise waits in PostgreSQL", func() bool {
+		for _, a := range asked {
+			if !a.pending() {
+				t.Fatal("let in while the old holder's transaction was open")
+			}
+		}
+		return number(t, direct, raisesWaiting) >= n
+	})
 }
 
 // I2: a transaction guarded under the old token finishes before the raise returns; everything later is refused.
@@ -84,10 +91,7 @@ func TestRaiseWaitsForGuardedTransactions(t *testing.T) {
 			must(t, old, "BEGIN ISOLATION LEVEL "+isolation)
 			must(t, old, "UPDATE acct SET bal = 33 WHERE id = 1")
 			next := arrive(p, db, 34)
-			raiseWaits(t, direct, 1)
-			if !next.pending() {
-				t.Fatal("let in while the old holder's transaction was open")
-			}
+			raiseWaits(t, direct, 1, next)
 			must(t, old, "COMMIT")
 			conn := next.in(t)
 			if bal := number(t, conn, "SELECT bal FROM acct WHERE id = 1"); bal != 33 {
@@ -130,10 +134,7 @@ func TestRaiseWaitsForEveryFormOfGuard(t *testing.T) {
 					t.Errorf("%v guards of the form %s", n, form.metric)
 				}
 				next := arriveWith(p, db, fmt.Sprintf("acct=%d", nextToken()))
-				raiseWaits(t, direct, 1)
-				if !next.pending() {
-					t.Fatal("let in while the old holder's transaction was open")
-				}
+				raiseWaits(t, direct, 1, next)
 				must(t, old, "COMMIT")
 				next.in(t)
 				want(t, old, form.sql, "ZF001")
@@ -166,7 +167,7 @@ func TestTwoProxiesRaisingAtOnce(t *testing.T) {
 	must(t, old, "BEGIN; UPDATE acct SET bal = 33 WHERE id = 1")
 	direct := c.Connect(t, db, "postgres")
 	a, b := arrive(p, db, 34), arrive(second, db, 35)
-	raiseWaits(t, direct, 2)
+	raiseWaits(t, direct, 2, a, b)
 	must(t, old, "COMMIT")
 	b.in(t)
 	<-a.done
@@ -191,8 +192,7 @@ func TestStoppedProxyInTheMiddleOfItsRaise(t *testing.T) {
 	old := p.Connect(t, db, user, "33")
 	must(t, old, "BEGIN; UPDATE acct SET bal = 33 WHERE id = 1")
 	direct := c.Connect(t, db, "postgres")
-	arrive(second, db, 34)
-	raiseWaits(t, direct, 1)
+	raiseWaits(t, direct, 1, arrive(second, db, 34))
 	second.Signal(syscall.SIGSTOP)
 	defer second.Signal(syscall.SIGCONT)
 	next := arrive(p, db, 35)
