@@ -247,7 +247,9 @@ func TestObserve(t *testing.T) {
 	}
 	want("vacant at first", lockclient.Leader.Vacant)
 	l := must[*lockclient.Lease](t)(c.Lock(ctx, name, lockclient.WithHolder("a")))
-	want("held", func(x lockclient.Leader) bool { return x.Holder == "a" && x.Token == l.Fence().Token && !x.Since.IsZero() })
+	want("held", func(x lockclient.Leader) bool {
+		return x.Holder == "a" && x.Token == l.Fence().Token && !x.Since.IsZero()
+	})
 	begin := time.Now()
 	l.Release(ctx)
 	want("vacant again", lockclient.Leader.Vacant)

@@ -139,5 +139,4 @@ func must[T any](t testing.TB) func(T, error) T {
 
 func isCode(err error, code string) bool { return err != nil && strings.Contains(state(err), code) }
 
-
 func contains(s, part string) bool { return strings.Contains(s, part) }

@@ -1,0 +1,228 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand"
+	"os"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/fenceproxy/fenceproxy/lockclient"
+	"github.com/fenceproxy/fenceproxy/test/pgtest"
+	"github.com/fenceproxy/fenceproxy/tokens"
+)
+
+// tenures that a contention test runs; FENCEPROXY_TEST_TENURES=10000 is what the README claims.
+func tenures(t *testing.T, least int) int {
+	if n, err := strconv.Atoi(os.Getenv("FENCEPROXY_TEST_TENURES")); err == nil {
+		return n
+	}
+	if testing.Short() {
+		return least / 4
+	}
+	return least
+}
+
+// 16 contenders, half of them in a process of their own as the backend sees it: tokens rise from tenure to tenure, no two
+// tenures overlap, and everybody gets as many turns as the others.
+func TestContenders(t *testing.T) {
+	w := newWorld(t, pgtest.Shared(t))
+	const contenders = 16
+	each := tenures(t, 640) / contenders
+	name := lockName()
+	clients := []*lockclient.Client{w.client(Config{}), w.client(Config{})}
+	var mu sync.Mutex
+	var last tokens.Token
+	inside, total := 0, 0
+	var all sync.WaitGroup
+	begin := time.Now()
+	done := make([]int, contenders)
+	var spread int
+	for i := range contenders {
+		all.Go(func() {
+			for range each {
+				err := clients[i%2].Do(ctx, name, func(_ context.Context, l *lockclient.Lease) error {
+					mu.Lock()
+					inside++
+					if inside != 1 {
+						t.Error("two holders")
+					}
+					if l.Fence().Token.Compare(last) <= 0 {
+						t.Errorf("token %s after %s", l.Fence().Token, last)
+					}
+					last = l.Fence().Token
+					total++
+					done[i]++
+					lo, hi := done[0], done[0]
+					for _, n := range done {
+						lo, hi = min(lo, n), max(hi, n)
+					}
+					spread = max(spread, hi-lo)
+					mu.Unlock()
+					defer func() { mu.Lock(); inside--; mu.Unlock() }()
+					return nil
+				})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	all.Wait()
+	if total != each*contenders {
+		t.Error("tenures:", total)
+	}
+	if spread > 4 {
+		t.Errorf("somebody was %d turns ahead of another", spread)
+	}
+	t.Logf("%d tenures of %d contenders in %v, spread %d", total, contenders, time.Since(begin), spread)
+}
+
+// Schedules of the lease table: random steps of four clients, crashes and the passing of time, against what the table may
+// do. Time passes by moving the table's times back, so a schedule takes no time of its own.
+func TestSchedules(t *testing.T) {
+	w := newWorld(t, pgtest.Shared(t))
+	b := w.open(Config{Grace: -1}).(*leases)
+	n := 12
+	if testing.Short() {
+		n = 3
+	}
+	const steps = 120
+	for seed := range n {
+		t.Run(strconv.Itoa(seed), func(t *testing.T) { schedule(t, w, b, rand.New(rand.NewSource(int64(seed))), steps) })
+	}
+	t.Logf("%d schedules of %d steps", n, steps)
+}
+
+// actor is a client as the table sees it: what it was told last.
+type actor struct {
+	claim  *lockclient.Claim
+	held   bool
+	expiry int // of what it was told, in schedule time
+	queued int // order of arrival
+}
+
+func schedule(t *testing.T, w *world, b *leases, r *rand.Rand, steps int) {
+	name := lockName()
+	const ttl = 100 // seconds
+	now, arrivals := 0, 0
+	var last tokens.Token
+	const clients = 4
+	actors := make([]*actor, clients)
+	for i := range actors {
+		actors[i] = &actor{}
+	}
+	var log []string
+	fail := func(format string, args ...any) {
+		t.Helper()
+		t.Fatalf("%s\nschedule:\n%v", fmt.Sprintf(format, args...), log)
+	}
+	alive := func(a *actor) bool { return a.claim != nil && now < a.expiry }
+	granted := func(i int, token tokens.Token) {
+		for j, o := range actors {
+			if j != i && alive(o) && o.held {
+				fail("%d was granted while %d holds", i, j)
+			}
+			if j != i && alive(o) && !o.held && actors[i].queued > 0 && o.queued < actors[i].queued {
+				fail("%d was granted before %d, which came first", i, j)
+			}
+		}
+		if token.Compare(last) <= 0 {
+			fail("token %s after %s", token, last)
+		}
+		last = token
+		if m := w.mark(name); m != token.String() {
+			fail("mark %s, token %s", m, token)
+		}
+		actors[i].held, actors[i].expiry, actors[i].queued = true, now+ttl, 0
+	}
+	for range steps {
+		i := r.Intn(clients)
+		a := actors[i]
+		switch step := r.Intn(10); {
+		case step < 2:
+			d := 1 + r.Intn(ttl/2)
+			log = append(log, fmt.Sprintf("+%d", d))
+			now += d
+			w.exec(fmt.Sprintf("UPDATE fence.lease SET expires_at = expires_at - interval '%[1]d s' WHERE name = '%[2]s'; UPDATE fence.ticket SET expires_at = expires_at - interval '%[1]d s' WHERE name = '%[2]s'", d, name))
+		case a.claim == nil:
+			queue := r.Intn(3) > 0
+			log = append(log, fmt.Sprintf("%d requests (%v)", i, queue))
+			c, err := b.Request(ctx, lockclient.Request{Name: name, TTL: ttl * time.Second, Queue: queue})
+			if errors.Is(err, lockclient.ErrHeld) {
+				taken := false
+				for _, o := range actors {
+					taken = taken || alive(o)
+				}
+				if !taken {
+					fail("%d was refused, and nobody is there", i)
+				}
+				continue
+			}
+			if err != nil {
+				fail("%v", err)
+			}
+			arrivals++
+			a.claim, a.held, a.queued, a.expiry = &c, false, arrivals, now+ttl
+			if c.Held {
+				granted(i, c.Token)
+			}
+		case step < 6 && !a.held:
+			log = append(log, fmt.Sprintf("%d takes", i))
+			ans, err := b.ask(ctx, takeSQL, name, a.claim.Ref, false)
+			if err != nil {
+				fail("%v", err)
+			}
+			switch {
+			case ans.state == "held":
+				granted(i, ans.token)
+			case ans.state == "gone":
+				if alive(a) {
+					fail("the ticket of %d is gone too early", i)
+				}
+				a.claim = nil
+			case !alive(a):
+				fail("%d is still %s", i, ans.state)
+			}
+		case step < 8:
+			log = append(log, fmt.Sprintf("%d renews", i))
+			_, err := b.Renew(ctx, *a.claim)
+			switch {
+			case err == nil && !alive(a):
+				fail("%d renewed what was over", i)
+			case err == nil:
+				a.expiry = now + ttl
+			case !errors.Is(err, lockclient.ErrLost):
+				fail("%v", err)
+			case alive(a):
+				fail("%d has lost what it had", i)
+			default:
+				a.claim = nil
+			}
+		case step < 9:
+			log = append(log, fmt.Sprintf("%d releases", i))
+			err := b.Release(ctx, *a.claim)
+			if (err == nil) != alive(a) && !(err == nil && !a.held) {
+				fail("release: %v, alive %v", err, alive(a))
+			}
+			a.claim = nil
+		default:
+			log = append(log, fmt.Sprintf("%d dies", i))
+			if alive(a) { // nobody hears of it again, but what it has counts until its end
+				ghost := *a
+				actors = append(actors, &ghost)
+			}
+			*a = actor{}
+		}
+		for j := len(actors) - 1; j >= clients; j-- { // ghosts whose time is over
+			if !alive(actors[j]) {
+				actors = append(actors[:j], actors[j+1:]...)
+			}
+		}
+	}
+}
