@@ -46,7 +46,7 @@ func New(cfg Config) (*Analyzer, error) {
 		exact: newCache(cfg.CacheBytes), shapes: newCache(cfg.CacheBytes), unknown: map[string]*Plan{},
 	}
 	for _, why := range []string{
-		failEncoding, failBackslash, failUTF8, failNUL, failLong, failDeep, failSyntax, string(lexOpenString), string(lexOpenComment),
+		failEncoding, failBackslash, failUTF8, failNUL, failLong, failDeep, failSyntax, failTree, string(lexOpenString), string(lexOpenComment),
 		string(lexStringComment), string(lexNumber), string(lexCharacter), string(lexOperator),
 	} {
 		a.unknown[why] = a.unknownPlan(why)
@@ -154,14 +154,19 @@ func (a *Analyzer) judge(sql []byte, tokens []token) (plan *Plan, literal bool) 
 	text, pos := appendText(nil, sql, tokens, true, nil)
 	plan, literal = a.judgeText(text, pos)
 	if literal {
-		if full, pos := appendText(nil, sql, tokens, false, nil); len(full) != len(text) {
+		if full, pos := appendText(nil, sql, tokens, false, nil); !bytes.Equal(full, text) {
 			plan, _ = a.judgeText(full, pos)
 		}
 	}
 	return plan, literal
 }
 
-func (a *Analyzer) judgeText(text []byte, pos []int32) (*Plan, bool) {
+func (a *Analyzer) judgeText(text []byte, pos []int32) (p *Plan, literal bool) {
+	defer func() { // one client's text must not end the sessions of all others
+		if recover() != nil {
+			p, literal = a.unknown[failTree], false
+		}
+	}()
 	if len(text) > a.maxParse {
 		return a.unknown[failLong], false
 	}
@@ -169,8 +174,7 @@ func (a *Analyzer) judgeText(text []byte, pos []int32) (*Plan, bool) {
 	if err != nil {
 		return a.unknown[failSyntax], false
 	}
-	p := &Plan{}
-	literal := false
+	p = &Plan{}
 	for _, raw := range tree.Stmts {
 		j := judge{a: a}
 		st := j.statement(raw.Stmt)

@@ -9,10 +9,12 @@ type Fence struct {
 
 // Config is what Analyze decides by. Immutable; a reload makes a new Analyzer.
 type Config struct {
-	Fences            []Fence
-	HarmlessFunctions []string // functions of the application known not to write, added to the built-in list: name or schema.name
-	CacheBytes        int64    // bound of each of the two caches; 0 means 16 MiB
-	MaxParseBytes     int      // texts longer than this after collapsing rows are not parsed but EffectUnknown; 0 means 256 KiB
+	Fences []Fence
+	// HarmlessFunctions are functions and procedures of the application known not to write, added to the built-in list.
+	// As called: name covers calls by the bare name, schema.name qualified ones.
+	HarmlessFunctions []string
+	CacheBytes        int64 // bound of each of the two caches; 0 means 16 MiB
+	MaxParseBytes     int   // longer texts are not parsed but EffectUnknown; equal rows and long literals do not count. 0 means 256 KiB
 }
 
 // Settings are the session settings that change how a text is read. Both are reported by the server (ParameterStatus).

@@ -5,6 +5,9 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
+
+	pg "github.com/pganalyze/pg_query_go/v6"
+	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
 // chains are the ways to make a tree deep without deep parentheses.
@@ -22,6 +25,11 @@ var chains = []struct{ head, link, tail string }{
 	{"INSERT INTO t VALUES (now(),-1)", ",(now(),'a')", ""}, {"SELECT a", ".a", ""}, {"SELECT 'a'", "\n'a'", ""}, {"SELECT a ", "/*", ""}, {"SELECT 1", " -- x\n", ""},
 	{"UPDATE t SET a=1", ",a=1", ""}, {"ALTER TABLE t DROP a", ",DROP a", ""}, {"CREATE TABLE t (a int", " CHECK (a)", ")"}, {"SELECT a", " FOR UPDATE", ""},
 	{"SELECT ", "GREATEST(", "1"}, {"SELECT ", "ROW(", "1"}, {"SELECT ", "a[", "1"}, {"SELECT * FROM ", "(", "a"}, {"SELECT * FROM ", "(SELECT * FROM ", "a"},
+	{"SELECT a", " AND b OR a", ""}, {"SELECT a", " OR NOT b AND c IS NULL", ""}, {"SELECT * FROM a", " JOIN a ON b AND c", ""},
+	{"SELECT * FROM a", " LEFT JOIN a ON b OR c", ""}, {"SELECT * FROM a", " JOIN a ON b AND f(c, d)", ""}, {"SELECT ", "CASE WHEN a AND b THEN ", "1"},
+	{"SELECT ", "CASE WHEN a THEN b, ", "1"}, {"SELECT a", " BETWEEN b AND c", ""}, {"SELECT a", " AND b UNION SELECT a", ""}, {"SELECT ", "a AND (", "1"},
+	{"SELECT a", "+1 AND a", ""}, {"SELECT ", "NOT a AND NOT ", "b"}, {"SELECT ", "a AND - ", "b"}, {"SELECT a", "=b AND c", ""}, {"SELECT a", "::b AND c", ""},
+	{"SELECT a", " IN (1) AND b", ""}, {"SELECT a", " IS NULL OR b", ""}, {"SELECT * FROM ", "(a JOIN b ON c AND ", "d"}, {"SELECT CASE", " WHEN a AND b THEN c", " END"},
 	{"WITH a AS ", "(WITH a AS ", "(SELECT 1)"}, {"SELECT ", "JSON_ARRAY(", "1"}, {"SELECT ", "CAST(", "1"},
 }
 
@@ -67,12 +75,47 @@ func TestDepthBound(t *testing.T) {
 		{"SELECT a,b" + strings.Repeat(" UNION SELECT a,b", 5000), 5000, 20000},
 		{"SELECT a IN (1" + strings.Repeat(",1", 50000) + ")", 1, 10},
 		{"INSERT INTO t VALUES (1,'a',now())" + strings.Repeat(",(1,'a',now())", 5000), 1, 20},
+		{"DELETE FROM t WHERE a = 1 AND b = 'x'" + strings.Repeat(" OR (a = 1 AND b = lower('x'))", 5000), 1, 30},
+		{"SELECT * FROM a" + strings.Repeat(" JOIN a ON b AND c", 3000), 3000, 20000},
 		{strings.Repeat("SELECT a+b, c FROM t;", 5000), 1, 20},
 		{"SELECT " + strings.Repeat("f(a, ", 500) + "1" + strings.Repeat(")", 500), 500, 2000},
 	} {
 		tokens, _ := lexAll([]byte(tt.sql))
 		if got := depthBound([]byte(tt.sql), tokens); got < tt.min || got > tt.max {
 			t.Errorf("%.30s...: %d", tt.sql, got)
+		}
+	}
+}
+
+func treeDepth(m protoreflect.Message) int {
+	deepest := 0
+	eachMessage(m, func(c protoreflect.Message) { deepest = max(deepest, treeDepth(c)) })
+	return deepest + 1
+}
+
+// TestTreesAreNoDeeperThanTheBound measures trees: a message costs the parser some 170 bytes of its stack of 8 MB, a
+// token of the bound stands for four messages at most.
+func TestTreesAreNoDeeperThanTheBound(t *testing.T) {
+	for _, c := range chains {
+		closing := ""
+		if open := strings.Count(c.link, "(") - strings.Count(c.link, ")"); open > 0 {
+			closing = strings.Repeat(")", open)
+		} else if open := strings.Count(c.link, "[") - strings.Count(c.link, "]"); open > 0 {
+			closing = strings.Repeat("]", open)
+		}
+		closing += strings.Repeat(" END", strings.Count(c.link, "CASE"))
+		sql := c.head + strings.Repeat(c.link, 500) + c.tail + strings.Repeat(closing, 500)
+		tokens, fail := lexAll([]byte(sql))
+		bound := depthBound([]byte(sql), tokens)
+		if fail != "" || bound > maxDepth {
+			continue
+		}
+		tree, err := pg.Parse(sql)
+		if err != nil {
+			continue
+		}
+		if d := treeDepth(tree.ProtoReflect()); d > 4*bound+30 {
+			t.Errorf("%s %s...: depth %d, bound %d", c.head, c.link, d, bound)
 		}
 	}
 }

@@ -126,6 +126,9 @@ func checkPlan(t *testing.T, a *Analyzer, sql string, an Analysis) {
 	if !fences.Equal(an.Fences) || effect != an.Effect || plain != an.Plain || (an.Failure != "") != (effect == EffectUnknown) {
 		fail("plan does not sum up its statements")
 	}
+	if an.Failure == failTree {
+		fail("panic while judging")
+	}
 	if an.Effect == EffectUnknown && !an.Fences.Equal(a.All()) {
 		fail("unknown without all fences")
 	}

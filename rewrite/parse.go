@@ -18,6 +18,7 @@ const (
 	failLong      = "too long to parse"
 	failDeep      = "nests too deep to parse"
 	failSyntax    = "not in the grammar of PostgreSQL 17"
+	failTree      = "a parse tree of unknown form"
 )
 
 // parsers bounds the parses that run at the same time: each may take a thread, some milliseconds and, at 256 KiB of

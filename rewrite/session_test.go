@@ -42,6 +42,9 @@ var sessionTests = []tableTest{
 	{`SET fence.token = ''`, `[set token] none token=""`},
 	{`SET fence.token = on`, `[set token] none token="on"`},
 	{`SET fence.token = E'3\u0034'`, `[set token] none token="34"`},
+	{`SET fence.token = $$7$$`, `[set token] none token="7"`},
+	{`SET fence.token = ''; SELECT ''`, `[set token] none token=""; none`},
+	{`SELECT set_config('fence.token', '', false)`, `[set token] none token=""`},
 	{`SET fence.token = $$34$$`, `[set token] none token="34"`},
 	{`SET fence.token = 'a', 'b'`, "[set] none may-change-token"}, // the server refuses it
 	{`SET fence.token FROM CURRENT`, "[set] none may-change-token"},

@@ -35,8 +35,9 @@ func hasLiterals(tokens []token) bool {
 	return false
 }
 
-// shortLiteral is what stands for a literal in the text that is parsed when its value does not matter: megabytes of data
-// never reach the parser. Longer than any name of a setting.
+// shortLiteral is the longest literal that is parsed as it is, in bytes; a stub stands for longer ones, so that megabytes
+// of data never reach the parser. It is longer than any name of a setting. Empty strings get the stub too: the tree does
+// not tell COPY FROM ” from COPY FROM STDIN.
 const shortLiteral = 64
 
 // appendText appends the tokens joined by blanks, and the offset of each to pos. Parsing this instead of the original
@@ -45,7 +46,8 @@ func appendText(dst, sql []byte, tokens []token, short bool, pos []int32) ([]byt
 	for i := range tokens {
 		t := &tokens[i]
 		pos = append(pos, int32(len(dst)))
-		if s := literalStub[t.kind]; short && s != "" && t.end-t.start > shortLiteral {
+		if s := literalStub[t.kind]; short && s != "" && (t.end-t.start > shortLiteral || t.isEmptyString(sql)) &&
+			(i == 0 || !tokens[i-1].isWord(sql, "uescape")) {
 			dst = append(dst, s...)
 		} else {
 			dst = append(dst, sql[t.start:t.end]...)
@@ -58,5 +60,5 @@ func appendText(dst, sql []byte, tokens []token, short bool, pos []int32) ([]byt
 }
 
 var literalStub = [punct + 1]string{
-	litString: `''`, litEscape: `E''`, litBit: `B''`, litHex: `X''`, litDollar: `$$$$`, litFloat: `1.0`,
+	litString: `'x'`, litEscape: `E'x'`, litBit: `B'1'`, litHex: `X'1'`, litDollar: `$$x$$`, litFloat: `1.0`,
 }

@@ -1,5 +1,7 @@
 package rewrite
 
+import "bytes"
+
 // tokenKind classifies a token. Values below firstVerbatim stand for the token in a shape: kinds of literals, whose text
 // does not matter to the grammar. All are below 0x10, where no other token's text begins.
 type tokenKind uint8
@@ -53,6 +55,20 @@ func (t token) folds(sql []byte, w string) bool {
 		}
 	}
 	return true
+}
+
+// isEmptyString reports whether the token may be an empty string: nothing but quotes and blanks, as in a string that is
+// continued over a newline.
+func (t token) isEmptyString(sql []byte) bool {
+	switch s := sql[t.start:t.end]; t.kind {
+	case litString:
+		return len(bytes.Trim(s, "' \t\n\r\f\v")) == 0
+	case litEscape:
+		return len(bytes.Trim(s[1:], "' \t\n\r\f\v")) == 0
+	case litDollar: // $tag$$tag$
+		return bytes.Equal(s[:len(s)/2], s[len(s)/2:])
+	}
+	return false
 }
 
 // isSetConfig reports whether the token names, or with its escapes may name, the function whose literals decide what it
