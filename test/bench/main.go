@@ -54,5 +54,6 @@ func run(p plan) (ok bool, err error) {
 		}
 	}
 	table(os.Stdout, all)
-	return judge(os.Stdout, all), nil
+	ok = judge(os.Stdout, all)
+	return judgeAllocations(os.Stdout) && ok, nil
 }
