@@ -15,7 +15,7 @@ const wholeBind = 16 << 10
 const smallMessage = 10000 + 1
 
 func (e *Engine) clientLook(typ byte, size int) look {
-	if e.phase != phaseReady || e.skipping || e.copyIn {
+	if e.phase != phaseReady || e.skipping {
 		return lookType
 	}
 	switch typ {
@@ -32,7 +32,7 @@ func (e *Engine) clientLook(typ byte, size int) look {
 }
 
 func (e *Engine) sizeAllowed(typ byte, size int) bool {
-	if e.phase != phaseReady || e.skipping || e.copyIn {
+	if e.phase != phaseReady || e.skipping {
 		return true
 	}
 	switch typ {
@@ -83,6 +83,7 @@ func (e *Engine) clientType(typ byte) {
 	switch typ {
 	case wire.FrontendSync:
 		if e.copyIn {
+			e.copySync = true
 			return // ignored by the server (copyfromparse.c CopyGetData)
 		}
 		e.skipping = false
@@ -112,6 +113,9 @@ func (e *Engine) boundary(kind slotKind) *slot {
 // size. The decision is in e.act.
 func (e *Engine) clientMessage(typ byte, b []byte, size int) error {
 	e.act.reset()
+	if e.copyIn && e.copySync {
+		return errInCopy
+	}
 	if e.slots.n >= maxUnanswered {
 		e.act.pause = pauseDepth
 		return nil
@@ -336,7 +340,7 @@ func (e *Engine) sent(s *slot, v verdict, p *portal) {
 		e.token.disturb()
 		return
 	}
-	s.plan = v.plan
+	s.plan, s.lost = v.plan, e.reserved.lost
 	if st := lone(v.plan); st != nil {
 		switch st.Kind {
 		case rewrite.KindSetToken:

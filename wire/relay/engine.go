@@ -67,6 +67,7 @@ type Engine struct {
 	syncs    int    // Syncs, Queries and FunctionCalls that wait for their ReadyForQuery
 	skipping bool   // the server ignores messages up to the next Sync, which was not sent yet
 	copyIn   bool   // the server reads copy data: it ignores Flush and Sync
+	copySync bool   // and a Sync was sent to it
 
 	tx       transaction
 	token    tokenState
@@ -100,6 +101,11 @@ type doubts struct {
 var (
 	errFrame     = errors.New("invalid message length")
 	errMalformed = errors.New("malformed message")
+	// errInCopy: in COPY-IN PostgreSQL ends a session that sends anything but copy data (08P01), unless the copy has
+	// failed meanwhile: then the message counts, and is guarded. But if a Sync was sent before it, nobody can tell
+	// whether the server has ignored that Sync (still copying) or answered it (failed by then), and so whether the message
+	// is skipped; a client that has not seen the failure had no business to send it.
+	errInCopy = errors.New("unexpected message during COPY from stdin")
 )
 
 // NewEngine makes the engine of a session whose startup packet was just forwarded. A nil rec counts nothing.

@@ -144,7 +144,7 @@ func (e *Engine) nextFromClient(w *window, out *Output) error {
 	}
 	n := min(size, len(b))
 	if err := e.clientMessage(typ, b[:n], size); err != nil {
-		return e.malformed(out)
+		return e.broken(err, out)
 	}
 	if e.act.pass() && e.act.pause == pauseNone {
 		a.rest, a.drop = size-n, false
@@ -242,7 +242,7 @@ func (e *Engine) processHeld(out *Output) error {
 	if e.clientLook(typ, size) == lookType {
 		e.clientType(typ)
 	} else if err := e.clientMessage(typ, a.held, size); err != nil {
-		return e.malformed(out)
+		return e.broken(err, out)
 	}
 	if e.act.pause != pauseNone && !e.act.forget {
 		e.emit(nil, out)

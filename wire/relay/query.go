@@ -20,6 +20,7 @@ type step struct {
 	guard     *guardRun
 	token     *pendingToken
 	prepare   *statement // its pending definition
+	lost      uint64     // reservedSet.lost once it was sent
 	changesTx bool
 }
 
@@ -240,6 +241,7 @@ func (e *Engine) fenceNames(s rewrite.FenceSet) []string {
 func (e *Engine) sendStep(run *queryRun, i int, st *rewrite.Statement) {
 	s := step{statement: i}
 	s.changesTx = e.sentStatement(st)
+	s.lost = e.reserved.lost
 	switch st.Kind {
 	case rewrite.KindSetToken:
 		if st.Token.Param == 0 {
@@ -274,7 +276,7 @@ func (e *Engine) stepDone(run *queryRun, tag []byte) (swallow bool) {
 		return true
 	}
 	st := &run.plan.Statements[s.statement]
-	e.statementDone(st, tag)
+	e.statementDone(st, s.lost)
 	if s.token != nil {
 		e.token.confirmed(s.token.serial)
 	}
@@ -299,8 +301,9 @@ func (e *Engine) endQuery(run *queryRun) {
 	e.runs.putQuery(run)
 }
 
-// statementDone applies what a completed statement did to names.
-func (e *Engine) statementDone(st *rewrite.Statement, tag []byte) {
+// statementDone applies what a completed statement did to names. lost is reservedSet.lost as it was when the statement
+// had been sent.
+func (e *Engine) statementDone(st *rewrite.Statement, lost uint64) {
 	switch st.Kind {
 	case rewrite.KindDeallocate:
 		if st.Name != "" {
@@ -311,7 +314,9 @@ func (e *Engine) statementDone(st *rewrite.Statement, tag []byte) {
 	case rewrite.KindDiscard:
 		e.names.forgetStatements()
 		e.names.forgetPortals()
-		e.doubt = doubts{}
+		if lost == e.reserved.lost { // nothing opaque was sent since
+			e.doubt = doubts{}
+		}
 	case rewrite.KindDeclare:
 		if st.Effect >= rewrite.EffectOpaque {
 			e.doubt.cursors = true

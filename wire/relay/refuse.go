@@ -178,9 +178,13 @@ func (e *Engine) refuseFrame(out *Output) error {
 	return errFrame
 }
 
-func (e *Engine) malformed(out *Output) error {
-	e.violation("invalid message format", out)
-	return errMalformed
+func (e *Engine) broken(err error, out *Output) error {
+	if err == errInCopy {
+		e.violation("unexpected message during COPY from stdin", out)
+	} else {
+		e.violation("invalid message format", out)
+	}
+	return err
 }
 
 // violation tells the client that it broke the protocol (08P01), as PostgreSQL does before it ends the session. The

@@ -272,7 +272,7 @@ func (e *Engine) completed(typ byte) (drop bool) {
 // enterCopyIn: the server reads copy data now. It ignores every Sync up to the CopyDone or CopyFail, also those that were
 // sent already (libpq sends one with the Execute).
 func (e *Engine) enterCopyIn() {
-	e.copyIn = true
+	e.copyIn, e.copySync = true, false
 	for i := 1; i < e.slots.n; i++ {
 		s := e.slots.at(i)
 		if s.kind == slotCopyEnd {
@@ -391,7 +391,7 @@ func (e *Engine) commandComplete(tag []byte) (drop bool) {
 	}
 	if s.plan != nil && s.origin == fromClient {
 		if st := lone(s.plan); st != nil {
-			e.statementDone(st, tag)
+			e.statementDone(st, s.lost)
 		}
 		if s.token != nil {
 			e.token.confirmed(s.token.serial)

@@ -48,7 +48,7 @@ type slot struct {
 	origin    origin
 	purpose   purpose
 	reserved  reserved
-	lost      uint64 // reservedSet.lost when it was sent
+	lost      uint64 // reservedSet.lost once it was sent
 	changesTx bool   // the transaction may be another one after the reply
 	statement *statement
 	portal    *portal
