@@ -145,6 +145,8 @@ func (w *world) dial(user string) *session {
 }
 
 func (s *session) do(sql string, args ...any) string {
+	ctx, cancel := context.WithTimeout(ctx, deadline+10*time.Second) // a statement that hangs is "lost"
+	defer cancel()
 	rows, err := s.Query(ctx, sql, args...)
 	if err != nil {
 		return code(err)
