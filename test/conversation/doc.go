@@ -31,5 +31,6 @@
 //	waiting      that one now waits in PostgreSQL
 //	raised       and must have been let in by now
 //	hold {n}     another session writes under a token and keeps its transaction open; `release` commits it
+//	below N      not on PostgreSQL N and newer, which answer otherwise
 //	other SQL    a statement of somebody who came directly
 package conversation

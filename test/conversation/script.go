@@ -3,6 +3,7 @@ package conversation
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -25,6 +26,7 @@ type Script struct {
 	Name    string
 	Session []string // startup parameters: name, value, ...; values may hold {n}
 	Before  []string // tokens presented by others before the session starts
+	Below   int      // major version from which the server answers otherwise; 0 for none
 	Opening map[string]string
 	Steps   []Step
 }
@@ -107,9 +109,14 @@ func (s *Script) addStep(line int, word, rest string) error {
 	if len(s.Steps) > 0 {
 		last = &s.Steps[len(s.Steps)-1]
 	}
-	if word == "before" {
+	switch word {
+	case "before":
 		s.Before = append(s.Before, rest)
 		return nil
+	case "below":
+		var err error
+		s.Below, err = strconv.Atoi(rest)
+		return err
 	}
 	switch {
 	case word == ">":
