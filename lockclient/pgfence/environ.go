@@ -1,0 +1,66 @@
+package pgfence
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/fenceproxy/fenceproxy/lockclient"
+	"github.com/fenceproxy/fenceproxy/tokens"
+)
+
+// RuntimeParams are startup parameters for a connection that is opened for this tenure and closed with it, e.g. for
+// pgconn.Config.RuntimeParams. Not for the configuration of a pool, which outlives the tenure.
+func RuntimeParams(leases ...*lockclient.Lease) (map[string]string, error) {
+	l, err := list(leases)
+	if err != nil {
+		return nil, err
+	}
+	return map[string]string{"fence.token": l.String()}, nil
+}
+
+// Environ is environ (os.Environ(), say) for a child process that works under the lease: everything that uses libpq
+// presents the token by PGOPTIONS, to which it is appended. A token for another fence that PGOPTIONS has already, as in a
+// child of a child, is kept. FENCE_LOCK and FENCE_TOKEN tell the lock's name and its token to everybody else.
+func Environ(environ []string, l *lockclient.Lease) ([]string, error) {
+	if err := l.Check(); err != nil {
+		return nil, err
+	}
+	return environFor(environ, l.Fence()), nil
+}
+
+func environFor(environ []string, f lockclient.Fence) []string {
+	options := ""
+	out := slices.DeleteFunc(slices.Clone(environ), func(pair string) bool {
+		name, value, _ := strings.Cut(pair, "=")
+		if name == "PGOPTIONS" {
+			options = value // the last one counts, as in exec.Cmd.Env
+		}
+		return name == "PGOPTIONS" || name == "FENCE_LOCK" || name == "FENCE_TOKEN"
+	})
+	present := merge(options, f.Item())
+	if options != "" {
+		options += " "
+	}
+	return append(out, "FENCE_LOCK="+f.Lock, "FENCE_TOKEN="+f.Token.String(), "PGOPTIONS="+options+"-c fence.token="+present.String())
+}
+
+// merge is the list that PGOPTIONS presents already, with the item in place of one for the same fence. A later setting
+// wins (postgres.c process_postgres_switches), so appending the item alone would take the others away.
+func merge(options string, item tokens.Item) tokens.List {
+	var have tokens.List
+	for _, word := range strings.Fields(strings.ReplaceAll(options, "-c ", "-c")) {
+		value, ok := strings.CutPrefix(word, "-cfence.token=")
+		if !ok {
+			value, ok = strings.CutPrefix(word, "--fence.token=")
+		}
+		if !ok {
+			continue
+		}
+		have = nil
+		if l, err := tokens.Parse(value); err == nil {
+			have = l
+		}
+	}
+	have = slices.DeleteFunc(have, func(i tokens.Item) bool { return i.Fence == item.Fence })
+	return append(have, item)
+}
