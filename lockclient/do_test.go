@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -122,11 +123,10 @@ func TestCampaign(t *testing.T) {
 // Observers hear of each holder and of vacancy; an outage is told, and the sequence goes on.
 func TestObserve(t *testing.T) {
 	virtual(t, func(r *rig) {
-		watch := lockclient.New(r.server.Connect())
-		down := false
+		var down atomic.Bool
 		flaky := r.server.Connect()
-		flaky.Link = func(string) memory.Fate { return memory.Fate{Fail: down} }
-		watch = lockclient.New(flaky)
+		flaky.Link = func(string) memory.Fate { return memory.Fate{Fail: down.Load()} }
+		watch := lockclient.New(flaky)
 		ctx, cancel := context.WithCancel(background)
 		var seen []string
 		var wg sync.WaitGroup
@@ -152,10 +152,10 @@ func TestObserve(t *testing.T) {
 		synctest.Wait()
 		a.Release(background)
 		synctest.Wait()
-		down = true
+		down.Store(true)
 		b.Release(background)
 		synctest.Wait()
-		down = false
+		down.Store(false)
 		time.Sleep(time.Minute)
 		cancel()
 		wg.Wait()

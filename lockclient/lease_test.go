@@ -195,13 +195,13 @@ func TestLossIsFinal(t *testing.T) {
 // The process is stopped while a renewal is on its way, and wakes after the window: the reply in its socket does not
 // revive the lease, though it would open a window that has not closed yet.
 func TestReplyAfterTheWindow(t *testing.T) {
-	var skipped time.Duration // time that passed while no timer could fire
-	clock := func() time.Time { return time.Now().Add(skipped) }
+	var skipped atomic.Int64 // time that passed while no timer could fire
+	clock := func() time.Time { return time.Now().Add(time.Duration(skipped.Load())) }
 	virtual(t, func(r *rig) {
 		l := r.lock(lockclient.WithClocks(clock, nil))
 		r.breakLink(func(kind string) memory.Fate {
 			if kind == "renew" {
-				skipped = ttl * 7 / 10
+				skipped.Store(int64(ttl * 7 / 10))
 			}
 			return memory.Fate{}
 		})
@@ -213,13 +213,13 @@ func TestReplyAfterTheWindow(t *testing.T) {
 
 // A suspended system: Go's monotonic clock stands still (golang/go#24595), timers do not fire, the wall clock jumps.
 func TestSuspend(t *testing.T) {
-	var suspended time.Duration
-	now := func() time.Time { return time.Now().Add(-suspended) }
+	var suspended atomic.Int64
+	now := func() time.Time { return time.Now().Add(-time.Duration(suspended.Load())) }
 	wall := func() time.Time { return time.Now().Round(0) }
 	virtual(t, func(r *rig) {
 		l := r.lock()
 		r.cut() // a machine that is suspended renews nothing
-		suspended = ttl
+		suspended.Store(int64(ttl))
 		time.Sleep(ttl * 98 / 100)
 		if err := l.Check(); err != nil {
 			r.Fatal(err)
@@ -288,11 +288,9 @@ func TestWatchdog(t *testing.T) {
 		default:
 		}
 	})
-	hang := make(chan struct{})
-	hooks := lockclient.WithHooks(lockclient.Hooks{Renewed: func(lockclient.Fence, time.Duration, time.Duration) { <-hang }})
 	virtual(t, func(r *rig) { // a renewal that does not come back
-		l := r.lock(watchdog, hooks)
-		hang = make(chan struct{})
+		hang := make(chan struct{})
+		l := r.lock(watchdog, lockclient.WithHooks(lockclient.Hooks{Renewed: func(lockclient.Fence, time.Duration, time.Duration) { <-hang }}))
 		time.Sleep(ttl)
 		select {
 		case reason := <-ended:
@@ -303,12 +301,12 @@ func TestWatchdog(t *testing.T) {
 		close(hang)
 		l.Release(background)
 	})
-	var skipped time.Duration
-	clock := func() time.Time { return time.Now().Add(skipped) }
+	var skipped atomic.Int64
+	clock := func() time.Time { return time.Now().Add(time.Duration(skipped.Load())) }
 	virtual(t, func(r *rig) { // the process did not run
 		l := r.lock(watchdog, lockclient.WithClocks(clock, nil))
 		time.Sleep(ttl)
-		skipped = ttl * 6 / 10
+		skipped.Store(int64(ttl * 6 / 10))
 		time.Sleep(ttl / 4)
 		select {
 		case reason := <-ended:
