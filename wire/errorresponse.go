@@ -15,6 +15,7 @@ const (
 	FieldDetail      = 'D'
 	FieldHint        = 'H'
 	FieldPosition    = 'P'
+	FieldDatatype    = 'd'
 )
 
 // ErrorFields walks over the body of an ErrorResponse or NoticeResponse:

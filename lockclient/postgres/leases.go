@@ -11,7 +11,7 @@ import (
 	"github.com/fenceproxy/fenceproxy/tokens"
 )
 
-// leases is the backend of the lease table. What the functions do is in tokens/schema/006_lease.sql.
+// leases is the backend of the lease table. What the functions do is in tokens/schema/005_lease.sql.
 type leases struct {
 	cfg Config
 	db  *database

@@ -17,7 +17,8 @@ CREATE TABLE fence.mark (
   token     int8        NOT NULL CHECK (token >= 0),
   holder    text,
   raised_at timestamptz NOT NULL DEFAULT clock_timestamp(),
-  raised_by name        NOT NULL DEFAULT session_user
+  raised_by name        NOT NULL DEFAULT session_user,
+  timeline  text        COLLATE "C" CHECK (timeline ~ '^[0-9A-F]{8}$') -- of a token that this database itself has issued
 ) USING heap WITH (fillfactor = 50, autovacuum_vacuum_threshold = 50, autovacuum_vacuum_scale_factor = 0);
 
 -- The newest 100 changes of each fence.

@@ -4,6 +4,8 @@
 -- that statement's snapshot is newer than the lock, so what it reads is the mark. Above, the snapshot may be old; the
 -- version it shows is the newest one if nobody has updated it (xmax = 0), since raisers are kept out by the lock. Else
 -- FOR SHARE lets PostgreSQL decide: 40001 if the mark really changed.
+-- A mark that knows the timeline it was raised on holds on that timeline only: a standby that is promoted without its
+-- primary's last commits has lost the newest marks with them, and a token that was stale already would be the mark again.
 -- A guard never raises, writes nothing (but that FOR SHARE), and works in READ ONLY and on a standby.
 --
 -- No backslash in any body: it would mean something else to a session with standard_conforming_strings off.
@@ -86,6 +88,16 @@ BEGIN
     HINT = 'Another holder has taken over. Stop this work and acquire the lock again; do not retry with this token.';
 END $body$;
 
+-- xlogfuncs.c pg_walfile_name: the timeline that new WAL is inserted on. pg_control_checkpoint() would lag behind until the
+-- first checkpoint after a promotion.
+CREATE FUNCTION fence.timeline() RETURNS text
+LANGUAGE sql VOLATILE AS $body$
+  SELECT left(pg_walfile_name(pg_current_wal_insert_lsn()), 8)
+$body$;
+
+-- The errors that may be the fault of a name in the list carry the list in their datatype field: the caller knows which
+-- names there are.
+
 -- One fence. Locks it for the rest of the transaction; returns only when e.c is the mark.
 CREATE FUNCTION fence.guard_one(f text, e int8, c int8) RETURNS void
 LANGUAGE plpgsql AS $body$
@@ -95,12 +107,12 @@ DECLARE
 BEGIN
   SELECT k.id INTO mark_id FROM fence.mark k WHERE k.name = f;
   IF NOT FOUND THEN
-    RAISE EXCEPTION 'token % of fence "%" was never announced', fence.token_text(e, c), f USING ERRCODE = 'ZF006',
+    RAISE EXCEPTION 'token % of fence "%" was never announced', fence.token_text(e, c), f USING ERRCODE = 'ZF006', DATATYPE = coalesce(current_setting('fence.token', true), ''),
       DETAIL = format('Fence "%s": token of the session %s, and the fence has no mark yet.', f, fence.token_text(e, c)),
       HINT = 'Present the token before the transaction begins (at connect or by SET), through fenceproxy, which announces it.';
   END IF;
   PERFORM pg_advisory_xact_lock_shared(1178947139, mark_id);
-  SELECT k.epoch, k.token, k.holder, k.raised_at, k.xmax <> '0'::xid AS touched INTO m FROM fence.mark k WHERE k.id = mark_id;
+  SELECT k.epoch, k.token, k.holder, k.raised_at, k.timeline, k.xmax <> '0'::xid AS touched INTO m FROM fence.mark k WHERE k.id = mark_id;
   IF NOT FOUND THEN
     RAISE EXCEPTION 'the mark of fence "%" is gone', f USING ERRCODE = 'ZF005';
   END IF;
@@ -115,10 +127,19 @@ BEGIN
     PERFORM 1 FROM fence.mark k WHERE k.id = mark_id FOR SHARE;
   END IF;
   IF (e, c) > (m.epoch, m.token) THEN
-    RAISE EXCEPTION 'token % of fence "%" was never announced', fence.token_text(e, c), f USING ERRCODE = 'ZF006',
+    RAISE EXCEPTION 'token % of fence "%" was never announced', fence.token_text(e, c), f USING ERRCODE = 'ZF006', DATATYPE = coalesce(current_setting('fence.token', true), ''),
       DETAIL = format('Fence "%s": token of the session %s, mark %s since %s.', f, fence.token_text(e, c),
         fence.token_text(m.epoch, m.token), to_char(m.raised_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS.MS "UTC"')),
       HINT = 'Present the token before the transaction begins (at connect or by SET), through fenceproxy, which announces it.';
+  END IF;
+  IF m.timeline IS NOT NULL AND NOT pg_is_in_recovery() THEN
+    IF m.timeline <> fence.timeline() THEN
+      RAISE EXCEPTION 'stale fencing token for fence "%": % was issued before this server was promoted', f, fence.token_text(e, c)
+        USING ERRCODE = 'ZF001',
+        DETAIL = format('Fence "%s": token of the session %s, of timeline %s; the server is on timeline %s.', f,
+          fence.token_text(e, c), m.timeline, fence.timeline()),
+        HINT = 'Newer tokens may have been lost with the old server. Stop this work and acquire the lock again; do not retry with this token.';
+    END IF;
   END IF;
 END $body$;
 
@@ -126,7 +147,7 @@ CREATE FUNCTION fence.missing(f text, bare text) RETURNS void
 LANGUAGE plpgsql AS $body$
 BEGIN
   RAISE EXCEPTION 'fence "%" requires a fencing token, and the session has none for it', f USING ERRCODE = 'ZF002',
-    DETAIL = format('Fence "%s": no token in fence.token.', f),
+    DETAIL = format('Fence "%s": no token in fence.token.', f), DATATYPE = coalesce(current_setting('fence.token', true), ''),
     HINT = format('Acquire the lock and present its token before the transaction: SET fence.token = ''%s34''.',
       CASE WHEN f = bare THEN '' ELSE f || '=' END);
 END $body$;
@@ -212,6 +233,8 @@ BEGIN
         AND pg_catalog.current_setting('fence.token', true) OPERATOR(pg_catalog.=) guard1.raw
         AND (m.xmax OPERATOR(pg_catalog.=) '0'::pg_catalog.xid
           OR pg_catalog.current_setting('transaction_isolation') OPERATOR(pg_catalog.=) 'read committed')
+        AND (m.timeline IS NULL OR CASE WHEN pg_catalog.pg_is_in_recovery() THEN true
+          ELSE m.timeline OPERATOR(pg_catalog.=) pg_catalog.left(pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal_insert_lsn()), 8) END)
         AND CASE
           WHEN guard1.raw OPERATOR(pg_catalog.=) item THEN guard1.bare OPERATOR(pg_catalog.=) guard1.name
           ELSE pg_catalog.strpos(',' OPERATOR(pg_catalog.||) guard1.raw OPERATOR(pg_catalog.||) ',',

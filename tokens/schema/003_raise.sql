@@ -101,7 +101,7 @@ BEGIN
   END IF;
   epoch := m.epoch + 1;
   PERFORM set_config('fence.reason', reason, true);
-  UPDATE fence.mark k SET epoch = bump_epoch.epoch, token = 0, holder = NULL, raised_at = clock_timestamp(), raised_by = session_user
+  UPDATE fence.mark k SET epoch = bump_epoch.epoch, token = 0, timeline = NULL, holder = NULL, raised_at = clock_timestamp(), raised_by = session_user
     WHERE k.id = bump_epoch.id;
   PERFORM set_config('fence.reason', '', true);
 END $body$;

@@ -117,6 +117,12 @@ func (e *Engine) guardFailed(g *guardRun, fields wire.ErrorFields) reply {
 	message, _ := fields.Get(wire.FieldMessage)
 	switch {
 	case len(code) == 5 && code[0] == 'Z' && code[1] == 'F':
+		if r := e.unknownName(string(code), fields); r != nil {
+			e.rec.Rejected(r.Code, r.Fence, ByDatabase)
+			at := len(e.smem)
+			e.smem = r.append(e.smem, "ERROR")
+			return reply{instead: e.smem[at:]}
+		}
 		e.rec.Rejected(string(code), e.guardedFence(g), ByDatabase)
 		return e.plainError(fields)
 	case string(code) == "25P02", // the transaction was aborted before: the client's statement would have met the same
@@ -136,6 +142,24 @@ func (e *Engine) guardFailed(g *guardRun, fields wire.ErrorFields) reply {
 	at := len(e.smem)
 	e.smem = r.append(e.smem, "ERROR")
 	return reply{instead: e.smem[at:]}
+}
+
+// unknownName: the guard missed a token, or met one that was never announced, because the list that the session has names
+// no fence of this configuration. The database does not know the configuration; it tells the list in the error's datatype
+// field (tokens/schema fence.missing, fence.guard_one).
+func (e *Engine) unknownName(code string, fields wire.ErrorFields) *refusal {
+	if code != tokens.CodeRequired && code != tokens.CodeUnannounced {
+		return nil
+	}
+	raw, _ := fields.Get(wire.FieldDatatype)
+	list, err := tokens.Parse(string(raw))
+	if err != nil {
+		return nil
+	}
+	if err := list.Check(e.cfg.Fences, e.cfg.Bare); err != nil {
+		return refuse(err)
+	}
+	return nil
 }
 
 func guardHint(code string) string {
