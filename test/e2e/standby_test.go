@@ -14,6 +14,9 @@ import (
 // proxy. On that standby nothing is announced: a session with any token may read, and writes get PostgreSQL's own error.
 func TestStandbyIsMadeThroughTheProxyAndAnnouncesNothing(t *testing.T) {
 	c := pgtest.Start(t)
+	if _, err := os.Stat(c.Program("pg_basebackup")); err != nil {
+		t.Skip("no pg_basebackup of this version")
+	}
 	db := fenced(t, c)
 	file := filepath.Join(t.TempDir(), "fenceproxy.yaml")
 	if err := os.WriteFile(file, []byte("replication: allow\n"), 0o644); err != nil {

@@ -99,7 +99,7 @@ var mutants = []mutant{
 		file: "wire/relay/engine.go",
 		old:  "if !e.tx.block || h.epoch != e.tx.epoch || h.serial != e.token.serial {",
 		new:  "if h.serial != e.token.serial {",
-		pkg:  talk, tests: differential,
+		pkg:  talk, tests: differential + "/(extended|simple|held)",
 	},
 	{
 		name: "guard again in doubt: a token that may be another one",
@@ -113,7 +113,7 @@ var mutants = []mutant{
 		file: "wire/relay/verdict.go",
 		old:  "	} else if last := n.pending[k-1]; last.segment == segment {",
 		new:  "	} else if last := n.pending[k-1]; true {",
-		pkg:  talk, tests: differential + "/(bypass|adversity)",
+		pkg:  talk, tests: differential + "/(bypass|adversity)/(redteam|X4s)",
 	},
 	{
 		name: "effects on the reply: what the server skipped counts",
@@ -121,7 +121,7 @@ var mutants = []mutant{
 		old:  "		s.statement.settle(false)\n",
 		new:  "		s.statement.settle(true)\n",
 		and:  []edit{{"wire/relay/reply.go", "		s.portal.settle(false)\n", "		s.portal.settle(true)\n"}},
-		pkg:  talk, tests: differential + "/bypass",
+		pkg:  talk, tests: differential + "/bypass/redteam",
 	},
 	{
 		name: "equality passes, guard",
@@ -142,7 +142,7 @@ var mutants = []mutant{
 		file: "wire/relay/guard.go",
 		old:  "	case rewrite.EffectOpaque:\n		d.session = d.session || e.opaqueGuarded(st)\n		fallthrough",
 		new:  "	case rewrite.EffectOpaque:\n		fallthrough",
-		pkg:  talk, tests: differential + "/bypass",
+		pkg:  talk, tests: differential + "/bypass/a_function",
 	},
 	{
 		name: "unknown is guarded",
@@ -173,7 +173,7 @@ var mutants = []mutant{
 		file: "wire/relay/client.go",
 		old:  "having read them in pg_prepared_statements.\n		e.reserved.lose()\n",
 		new:  "having read them in pg_prepared_statements.\n",
-		pkg:  talk, tests: differential + "/adversity",
+		pkg:  talk, tests: differential + "/adversity/X5b",
 	},
 	{
 		name: "only backends that hold the fence are ended",
