@@ -39,7 +39,7 @@ func newRoot(s streams) *cobra.Command {
 token lower than the fence's mark can no longer write fenced tables: PostgreSQL itself refuses.
 
 Exit codes: 0 success, 1 the command failed, 2 wrong usage or configuration, 3 the answer
-is no (a stale token, a check that found something).`,
+is no (a stale token, a check that found something). Commands that hold a lock have more.`,
 		Example: `  fenceproxy init --dsn postgres://postgres@db/app
   fenceproxy serve --upstream postgres://fence@db/app --fence billing=invoices,payments
   fenceproxy fence list --dsn postgres://postgres@db/app`,
@@ -54,7 +54,7 @@ is no (a stale token, a check that found something).`,
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usageError(cmd, err)
 	})
-	root.AddCommand(newServe(), newInit(), newFence(), newCheck(), newExplain(), newVersion())
+	root.AddCommand(newServe(), newInit(), newFence(), newCheck(), newExplain(), newRun(), newRunGuardian(), newLock(), newElect(), newWatch(), newVersion())
 	return root
 }
 

@@ -1,0 +1,245 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"os/signal"
+	"runtime"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/fenceproxy/fenceproxy/cmd/fenceproxy/internal/guardian"
+	"github.com/fenceproxy/fenceproxy/lockclient"
+	"github.com/fenceproxy/fenceproxy/lockclient/pgfence"
+)
+
+// runFlags are the flags of run.
+type runFlags struct {
+	lockFlags
+	lock  string
+	grace time.Duration
+}
+
+const defaultRunGrace = 3 * time.Second
+
+func newRun() *cobra.Command {
+	var f runFlags
+	cmd := &cobra.Command{
+		Use:   "run --lock NAME --backend URL [flags] -- COMMAND [ARGUMENT...]",
+		Short: "Run a command while holding a lock",
+		Long: `run takes the lock, runs the command, and gives the lock back when the command and all that it
+started in its process group have ended. Whatever uses libpq in it presents the lock's token
+to fenceproxy by PGOPTIONS; FENCE_LOCK and FENCE_TOKEN have it for everything else.
+
+When the lock is lost the command is told to end (SIGTERM), --grace before anybody else can get
+the lock, and killed while it still is its own, all of its process group. That is so as well
+when run itself is killed or stopped. Signals are passed on to the command.
+
+Exit codes: the command's own (128 + n when signal n ended it); 75 the lock was not acquired;
+76 it was lost; 126, 127 the command cannot be run, is not there; 70 something else went wrong.`,
+		Example: `  fenceproxy run --lock billing --backend postgres://lock@db/app -- psql -h proxy -f invoices.sql app
+  fenceproxy run --lock nightly --backend etcd://a:2379,b:2379,c:2379 --try -- sh -c 'dump | load'`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return usageError(cmd, errors.New("COMMAND is missing"))
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error { return runUnderLock(cmd, &f, args) },
+	}
+	cmd.Flags().SetInterspersed(false) // flags behind the command are the command's
+	cmd.Flags().StringVar(&f.lock, "lock", "", "`NAME` of the lock, and of the fence that it protects")
+	f.add(cmd)
+	cmd.Flags().DurationVar(&f.grace, "grace", 0, "how long the command has to end when the lock is lost (default: 3s, or a third of --ttl)")
+	return cmd
+}
+
+// limits are when the command must go. Killing takes a moment, and must be over when the lock may be another's.
+func (f *runFlags) limits() guardian.Limits {
+	grace := f.grace
+	if grace == 0 {
+		grace = min(defaultRunGrace, f.ttl/3)
+	}
+	margin := max(grace/6, min(200*time.Millisecond, f.ttl/10))
+	return guardian.Limits{Grace: max(grace, margin), Margin: margin}
+}
+
+func runUnderLock(cmd *cobra.Command, f *runFlags, argv []string) error {
+	if err := f.check(cmd, f.lock); err != nil {
+		return err
+	}
+	if f.grace < 0 || f.grace > f.ttl/2 {
+		return usageError(cmd, fmt.Errorf("--grace %v is not between 0 and half of --ttl, %v", f.grace, f.ttl))
+	}
+	path, err := exec.LookPath(argv[0])
+	if err != nil {
+		return notRunnable(argv[0], err)
+	}
+	argv = append([]string{path}, argv[1:]...)
+	limits := f.limits()
+
+	signals := make(chan os.Signal, 16)
+	for _, s := range []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGWINCH} {
+		if !signal.Ignored(s) { // nohup
+			signal.Notify(signals, s)
+		}
+	}
+	waiting, giveUp := context.WithCancel(cmd.Context())
+	defer giveUp()
+	acquired := make(chan struct{})
+	gaveUp := make(chan struct{})
+	go func() {
+		defer close(gaveUp)
+		for {
+			select {
+			case s := <-signals:
+				if s == syscall.SIGINT || s == syscall.SIGTERM || s == syscall.SIGHUP || s == syscall.SIGQUIT {
+					giveUp()
+					return
+				}
+			case <-acquired:
+				return
+			}
+		}
+	}()
+	renewed := make(chan struct{}, 1)
+	hooks := lockclient.Hooks{Renewed: func(lockclient.Fence, time.Duration, time.Duration) {
+		select {
+		case renewed <- struct{}{}:
+		default:
+		}
+	}}
+	client, err := f.open(waiting, cmd, lockclient.WithGrace(limits.Grace), lockclient.WithHooks(hooks))
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	lease, err := f.acquire(waiting, client, f.lock)
+	close(acquired)
+	<-gaveUp
+	if err != nil {
+		return err
+	}
+	release := func() error { return lease.Release(context.Background()) }
+	if waiting.Err() != nil {
+		release()
+		return &exit{exitNotAcquired, errors.New("interrupted")}
+	}
+	env, err := pgfence.Environ(os.Environ(), lease)
+	if err != nil {
+		return errors.Join(lost(lease, nil), release())
+	}
+	terminal := ownsTerminal()
+	group, err := guardian.Start(self(), guardianArgs(argv, guardian.Deadline(lease.ValidUntil()), limits, terminal), env)
+	if err != nil {
+		release()
+		return &exit{exitInternal, err}
+	}
+	attend(group, lease, signals, renewed)
+	if terminal {
+		takeTerminal()
+	}
+	code, failure := group.Result()
+	released := release()
+	if err := lost(lease, released); err != nil {
+		return err
+	}
+	if released != nil {
+		fmt.Fprintf(cmd.ErrOrStderr(), "fenceproxy: lock %q could not be released, it ends with its TTL: %v\n", f.lock, released)
+	}
+	if failure != nil {
+		return &exit{exitInternal, fmt.Errorf("%s: %w", argv[0], failure)}
+	}
+	if code != 0 {
+		return &exit{code, nil}
+	}
+	return nil
+}
+
+// attend passes on what happens to the lease and to us until the group is gone.
+func attend(group *guardian.Group, lease *lockclient.Lease, signals <-chan os.Signal, renewed <-chan struct{}) {
+	over := lease.Done()
+	for {
+		select {
+		case <-group.Done():
+			return
+		case s := <-signals:
+			group.Signal(s.(syscall.Signal))
+		case <-renewed:
+			if lease.Check() == nil {
+				group.Extend(lease.ValidUntil())
+			}
+		case <-over:
+			over = nil
+			group.End()
+		}
+	}
+}
+
+func notRunnable(name string, err error) error {
+	if errors.Is(err, fs.ErrPermission) {
+		return &exit{126, fmt.Errorf("%s: permission denied", name)}
+	}
+	return &exit{127, fmt.Errorf("%s: command not found", name)}
+}
+
+// self is this program, also when its file has been replaced since.
+func self() string {
+	if runtime.GOOS == "linux" {
+		return "/proc/self/exe"
+	}
+	path, err := os.Executable()
+	if err != nil {
+		return os.Args[0]
+	}
+	return path
+}
+
+const guardianCommand = "run-guardian"
+
+func guardianArgs(argv []string, until time.Duration, limits guardian.Limits, terminal bool) []string {
+	args := []string{guardianCommand, "--until", strconv.FormatInt(int64(until), 10), "--grace", limits.Grace.String(), "--margin", limits.Margin.String()}
+	if terminal {
+		args = append(args, "--terminal")
+	}
+	return append(append(args, "--"), argv...)
+}
+
+// newRunGuardian is what run starts beside itself.
+func newRunGuardian() *cobra.Command {
+	var limits guardian.Limits
+	var until int64
+	terminal := false
+	cmd := &cobra.Command{
+		Use:     guardianCommand,
+		Short:   "Part of run: watch over its command",
+		Long:    `run-guardian is started by fenceproxy run, and of no use by itself.`,
+		Example: `  fenceproxy run-guardian --help`,
+		Hidden:  true,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return usageError(cmd, errors.New("this is started by fenceproxy run"))
+			}
+			return nil
+		},
+		RunE: func(_ *cobra.Command, args []string) error {
+			if err := guardian.Main(args, time.Duration(until), limits, terminal); err != nil {
+				return &exit{exitInternal, err}
+			}
+			return nil
+		},
+	}
+	cmd.Flags().SetInterspersed(false)
+	cmd.Flags().Int64Var(&until, "until", 0, "first deadline")
+	cmd.Flags().DurationVar(&limits.Grace, "grace", 0, "from being told to end to the deadline")
+	cmd.Flags().DurationVar(&limits.Margin, "margin", 0, "from being killed to the deadline")
+	cmd.Flags().BoolVar(&terminal, "terminal", false, "give the command the terminal")
+	return cmd
+}
