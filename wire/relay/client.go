@@ -148,8 +148,29 @@ func (e *Engine) clientMessage(typ byte, b []byte, size int) error {
 	return nil
 }
 
+// analyze reads a text by the settings that the server has reported, or, while something is unanswered that may change
+// them, by the most careful ones.
 func (e *Engine) analyze(sql []byte) rewrite.Analysis {
-	return e.cfg.Analyzer.Analyze(&e.scratch, sql, e.settings)
+	s := e.settings
+	if e.lexing.unanswered > 0 {
+		s = rewrite.Settings{UnsafeEncoding: true, BackslashQuotes: true}
+	}
+	return e.cfg.Analyzer.Analyze(&e.scratch, sql, s)
+}
+
+// lexing is what may change how the server reads a text before it has reported so.
+type lexing struct {
+	unanswered int  // messages
+	unsafe     bool // an unsafe value was reported once: a rollback may bring it back
+	sent       bool // sentStatement met something
+}
+
+// changesLexing: in sessions without a token, opaque statements are left out, as everywhere (I5).
+func (e *Engine) changesLexing(st *rewrite.Statement) bool {
+	if e.lexing.unsafe && changesTransaction(st) {
+		return true
+	}
+	return st.ChangesLexing && (st.Effect < rewrite.EffectOpaque || !e.token.guess.absent())
 }
 
 func (e *Engine) clientParse(body []byte) bool {
@@ -161,6 +182,10 @@ func (e *Engine) clientParse(body []byte) bool {
 		return true
 	}
 	plan := e.analyze(m.SQL).Plan
+	if plan.Effect == rewrite.EffectUnknown && e.lexing.unanswered > 0 && e.syncs > 0 && e.enforcing() {
+		e.act.pause = pauseQuiet // it may be readable once the settings are known
+		return true
+	}
 	if e.mustAsk(plan) {
 		return true
 	}
@@ -231,7 +256,7 @@ func (e *Engine) possibleStatement(name []byte) verdict {
 
 // opaquePlan stands for what the engine cannot know: something that an opaque statement may have prepared or opened.
 var opaquePlan = &rewrite.Plan{
-	Statements: []rewrite.Statement{{Effect: rewrite.EffectOpaque, MayChangeToken: true, Verb: "EXECUTE"}},
+	Statements: []rewrite.Statement{{Effect: rewrite.EffectOpaque, MayChangeToken: true, ChangesLexing: true, Verb: "EXECUTE"}},
 	Effect:     rewrite.EffectOpaque,
 }
 
@@ -324,6 +349,7 @@ func (e *Engine) executeWithCare(p *portal, v verdict) bool {
 
 // sent notes what an Execute may do, and leaves in its slot what applies on the reply.
 func (e *Engine) sent(s *slot, v verdict, p *portal) {
+	e.lexing.sent = false
 	v.each(func(plan *rewrite.Plan) {
 		for i := range plan.Statements {
 			if e.sentStatement(&plan.Statements[i]) {
@@ -331,6 +357,7 @@ func (e *Engine) sent(s *slot, v verdict, p *portal) {
 			}
 		}
 	})
+	e.noteLexing(s)
 	if s.changesTx {
 		e.tx.changing++
 	}
@@ -355,6 +382,14 @@ func (e *Engine) sent(s *slot, v verdict, p *portal) {
 	}
 }
 
+// noteLexing marks the slot of a message that may change how texts are read.
+func (e *Engine) noteLexing(s *slot) {
+	if e.lexing.sent {
+		s.lexing = true
+		e.lexing.unanswered++
+	}
+}
+
 // prepared notes that SQL's PREPARE was sent.
 func (e *Engine) prepared(st *rewrite.Statement) *statement {
 	s := e.names.makeStatement([]byte(st.Name))
@@ -364,12 +399,14 @@ func (e *Engine) prepared(st *rewrite.Statement) *statement {
 
 // preparedPlan is the plan of what PREPARE prepared.
 func preparedPlan(st *rewrite.Statement) *rewrite.Plan {
-	inner := rewrite.Statement{Effect: st.Effect, Fences: st.Fences, MayChangeToken: st.MayChangeToken, Verb: "EXECUTE"}
+	inner := rewrite.Statement{
+		Effect: st.Effect, Fences: st.Fences, MayChangeToken: st.MayChangeToken, ChangesLexing: st.ChangesLexing, Verb: "EXECUTE",
+	}
 	return &rewrite.Plan{
 		Statements: []rewrite.Statement{inner},
 		Fences:     st.Fences,
 		Effect:     st.Effect,
-		Plain:      !st.MayChangeToken && st.Fences.Empty() && st.Effect <= rewrite.EffectWrite,
+		Plain:      !st.MayChangeToken && !st.ChangesLexing && st.Fences.Empty() && st.Effect <= rewrite.EffectWrite,
 	}
 }
 
@@ -381,6 +418,9 @@ func (e *Engine) sentStatement(st *rewrite.Statement) (changesTx bool) {
 	}
 	if st.MayChangeToken {
 		e.token.disturb()
+	}
+	if e.changesLexing(st) {
+		e.lexing.sent = true
 	}
 	switch st.Effect {
 	case rewrite.EffectOpaque, rewrite.EffectUnknown:
@@ -402,7 +442,14 @@ func (e *Engine) sentStatement(st *rewrite.Statement) (changesTx bool) {
 		}
 	case rewrite.KindExecute:
 		e.executed(st, func(inner *rewrite.Statement) { changesTx = e.sentStatement(inner) || changesTx })
+	case rewrite.KindDeclare:
+		if st.MayChangeToken {
+			e.doubt.cursors = true // its query runs at FETCH
+		}
 	case rewrite.KindFetch:
+		if e.doubt.cursors {
+			changesTx = e.sentStatement(&opaquePlan.Statements[0])
+		}
 		e.fetched(st, func(inner *rewrite.Statement) { changesTx = e.sentStatement(inner) || changesTx })
 	}
 	if changesTransaction(st) {
@@ -416,7 +463,7 @@ func (e *Engine) sentStatement(st *rewrite.Statement) (changesTx bool) {
 func changesTransaction(st *rewrite.Statement) bool {
 	switch st.Kind {
 	case rewrite.KindBegin, rewrite.KindCommit, rewrite.KindCommitChain, rewrite.KindRollback, rewrite.KindRollbackChain,
-		rewrite.KindRollbackTo, rewrite.KindPrepareTx, rewrite.KindCall, rewrite.KindDo:
+		rewrite.KindRollbackTo, rewrite.KindPrepareTx, rewrite.KindCall, rewrite.KindDo, rewrite.KindNoBlock:
 		return true
 	}
 	return st.Effect == rewrite.EffectUnknown
@@ -441,7 +488,9 @@ func (e *Engine) clientFunctionCall() {
 		e.poisonQuery(refuseFunctionCall)
 		return
 	}
-	e.boundary(slotFunction)
+	s := e.boundary(slotFunction)
+	e.lexing.sent = false
 	e.sentStatement(&opaquePlan.Statements[0])
+	e.noteLexing(s)
 	e.tx.touchedBefore, e.tx.touchedNow = true, false
 }

@@ -79,6 +79,7 @@ type Engine struct {
 
 	scratch  rewrite.Scratch
 	settings rewrite.Settings
+	lexing   lexing
 	encoding string // client_encoding as reported
 
 	toAnnounce    tokens.List

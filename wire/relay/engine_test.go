@@ -444,3 +444,18 @@ func TestNothingIsAllocatedForForwardedMessages(t *testing.T) {
 		})
 	}
 }
+
+// I5. A text that follows a change of how texts are read is read when the server has reported the change. Mutant: analyze
+// by e.settings only.
+func TestI5TextsWaitForTheSettingsTheyAreReadBy(t *testing.T) {
+	const sql = `SELECT 'a\', 'b; UPDATE acct SET bal = 1; --'`
+	c := newTalk(t, testConfig(t), "34")
+	same(t, "at once", c.client("Q SET standard_conforming_strings = off", "Q "+sql), "Q(SET standard_conforming_strings = off)")
+	if c.out.Effect != EffectWait {
+		t.Fatalf("effect %v, want a wait", c.out.Effect)
+	}
+	c.server("C SET", "S standard_conforming_strings=off", "Z I")
+	if got := c.show(c.out.ToServer); got != "P S" {
+		t.Errorf("afterwards %s, want the server to be asked (P S)", got)
+	}
+}

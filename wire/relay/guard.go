@@ -99,7 +99,7 @@ func (e *Engine) fetched(st *rewrite.Statement, f func(*rewrite.Statement)) {
 	})
 }
 
-var unknownStatement = rewrite.Statement{Effect: rewrite.EffectUnknown, MayChangeToken: true, Verb: "EXECUTE"}
+var unknownStatement = rewrite.Statement{Effect: rewrite.EffectUnknown, MayChangeToken: true, ChangesLexing: true, Verb: "EXECUTE"}
 
 // opaqueGuarded reports whether the policy puts a guard of the session's fences in front of an opaque statement. In doubt
 // it does, and the database finds out whether the session has a token.

@@ -148,6 +148,7 @@ func (e *Engine) sendQuery(a rewrite.Analysis, sql []byte) {
 	slot.query = run
 	e.countStatements(a.Plan)
 
+	e.lexing.sent = false
 	head := len(e.cmem)
 	copied := 0 // bytes of sql that are in cmem already
 	chars := 0  // and their characters, inserts included
@@ -181,6 +182,7 @@ func (e *Engine) sendQuery(a rewrite.Analysis, sql []byte) {
 	e.segment++ // what PREPARE defines here may fail while messages behind the string are executed
 	e.tx.touchedBefore = e.tx.touchedBefore || e.tx.touchedNow
 	e.tx.touchedNow = false
+	e.noteLexing(slot)
 	if run.changesTx() {
 		slot.changesTx = true
 		e.tx.changing++

@@ -305,6 +305,9 @@ func (e *Engine) pop() {
 	if s.changesTx {
 		e.tx.changing--
 	}
+	if s.lexing {
+		e.lexing.unanswered--
+	}
 	switch s.kind {
 	case slotSync, slotQuery, slotFunction:
 		e.syncs--
@@ -414,8 +417,10 @@ func (e *Engine) parameterStatus(body []byte) {
 	case "client_encoding":
 		e.encoding = string(value)
 		e.settings.UnsafeEncoding = unsafeEncoding(e.encoding)
+		e.lexing.unsafe = e.lexing.unsafe || e.settings.UnsafeEncoding
 	case "standard_conforming_strings":
 		e.settings.BackslashQuotes = string(value) != "on"
+		e.lexing.unsafe = e.lexing.unsafe || e.settings.BackslashQuotes
 	}
 }
 

@@ -49,6 +49,7 @@ type slot struct {
 	purpose   purpose
 	reserved  reserved
 	lost      uint64 // reservedSet.lost once it was sent
+	lexing    bool   // how the server reads texts may be another afterwards
 	changesTx bool   // the transaction may be another one after the reply
 	statement *statement
 	portal    *portal
