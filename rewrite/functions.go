@@ -10,8 +10,8 @@ import (
 )
 
 // A call is judged by its name alone: arguments' types, search_path and overloads are the server's. What that cannot
-// see, and what only triggers close: a function of the application that hides a built-in name, functional notation
-// (t.f), operators, casts and domain checks that call functions, views and policies over them.
+// see, and what only triggers close: a function or operator of the application that hides a built-in name, functional
+// notation (t.f), implicit casts and checks of domains, defaults, views and policies over functions.
 
 //go:embed harmless.txt
 var harmlessText string
@@ -69,12 +69,12 @@ func newFunctions(names []string) (functions, error) {
 // call judges a function call; its arguments are judged by themselves.
 func (j *judge) call(x *pg.FuncCall) {
 	n := lastTwo(x.Funcname)
-	switch builtin := n.schema == "" || n.schema == "pg_catalog"; {
+	switch catalog := n.schema == "" || n.schema == "pg_catalog"; {
 	case j.a.functions[n]:
-	case builtin && harmless()[n.name]:
-	case builtin && n.name == "set_config":
+	case catalog && harmless()[n.name]:
+	case catalog && n.name == "set_config":
 		j.setConfig(x)
-	case builtin && writers[n.name]:
+	case catalog && writers[n.name]:
 		j.effect(EffectWrite)
 	case n.schema == fenceSchema && strings.HasPrefix(n.name, "guard"):
 	default:
@@ -82,14 +82,42 @@ func (j *judge) call(x *pg.FuncCall) {
 	}
 }
 
-// operator judges an operator by its name: OPERATOR(app.+) can be any function.
+// operator judges an operator by its name: one that not every database has can be any function.
 func (j *judge) operator(name []*pg.Node) {
-	if n := lastTwo(name); n.schema != "" && n.schema != "pg_catalog" {
+	n := lastTwo(name)
+	switch {
+	case n.name == "":
+	case n.schema != "" && n.schema != "pg_catalog":
+		j.effect(EffectOpaque)
+	case strings.HasPrefix(n.name, "BETWEEN"), strings.HasPrefix(n.name, "NOT BETWEEN"): // no operator: gram.y AEXPR_BETWEEN
+	case !builtin()["operator "+n.name]:
 		j.effect(EffectOpaque)
 	}
 }
 
-// lastTwo returns schema and name of a possibly qualified name; a catalog in front is the database's own or an error.
+// typeName judges a type that something is converted to: a cast to a type of the application, or the check of a domain,
+// can be any function.
+func (j *judge) typeName(x *pg.TypeName) {
+	n := lastTwo(x.Names)
+	switch {
+	case n.name == "" || j.a.functions[n]:
+	case n.schema != "" && n.schema != "pg_catalog", !builtin()["type "+n.name]:
+		j.effect(EffectOpaque)
+	}
+}
+
+//go:embed builtin.txt
+var builtinText string
+
+// builtin are the operators and types of pg_catalog, as "operator +" and "type text".
+var builtin = sync.OnceValue(func() map[string]bool {
+	m := map[string]bool{}
+	for line := range strings.Lines(builtinText) {
+		m[strings.TrimSpace(line)] = true
+	}
+	return m
+})
+
 func lastTwo(parts []*pg.Node) tableName {
 	var n tableName
 	if k := len(parts); k > 0 {

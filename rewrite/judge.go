@@ -96,8 +96,9 @@ func (j *judge) query(n *pg.Node) bool {
 	case *pg.Node_TruncateStmt:
 		j.st.Verb = "TRUNCATE"
 		j.touch(x.TruncateStmt)
-		if x.TruncateStmt.Behavior == pg.DropBehavior_DROP_CASCADE { // tables that refer to these
+		if x.TruncateStmt.Behavior == pg.DropBehavior_DROP_CASCADE { // and whatever refers to these: any fence, with or without a token
 			j.effect(EffectOpaque)
+			j.fence(j.a.All())
 		}
 	case *pg.Node_LockStmt:
 		j.lock(x.LockStmt)

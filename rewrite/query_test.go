@@ -48,7 +48,7 @@ var queryTests = []tableTest{
 	{`TRUNCATE accounts`, "write billing"},
 	{`TRUNCATE TABLE ONLY t, accounts RESTART IDENTITY`, "write billing"},
 	{`TRUNCATE t`, "write plain"},
-	{`TRUNCATE t CASCADE`, "opaque"},
+	{`TRUNCATE t CASCADE`, "opaque billing+jobs"},
 	{`UPDATE app.jobs SET a = 1; UPDATE accounts SET a = 1; DELETE FROM t`, "write jobs; write billing; write"},
 
 	// at any depth

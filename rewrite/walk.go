@@ -58,6 +58,8 @@ func (j *judge) visit(m protoreflect.Message) {
 		j.call(x)
 	case *pg.A_Expr:
 		j.operator(x.Name)
+	case *pg.TypeName:
+		j.typeName(x)
 	case *pg.SubLink:
 		j.operator(x.OperName)
 	case *pg.SortBy:
