@@ -148,6 +148,9 @@ func testOrder(t *testing.T, c *clientv3.Client) {
 			}
 			mu.Lock()
 			order = append(order, i)
+			if resp, err := c.Get(background, "fenceproxy/locks/order=", clientv3.WithFirstCreate()...); err != nil || resp.Kvs[0].CreateRevision != l.Fence().Token.Counter {
+				t.Errorf("token %s is not the create revision of the oldest key: %v, %v", l.Fence().Token, resp, err)
+			}
 			if l.Fence().Token.Compare(last) <= 0 {
 				t.Errorf("token %s after %s", l.Fence().Token, last)
 			}
@@ -288,8 +291,13 @@ func testExpiredWaiter(t *testing.T, c *clientv3.Client) {
 		}
 		answer <- err
 	}()
-	if err := <-answer; !errors.Is(err, lockclient.ErrLost) { // told before A lets go: etcd #19597
-		t.Error(err)
+	select {
+	case err := <-answer: // told before A lets go: etcd #19597
+		if !errors.Is(err, lockclient.ErrLost) {
+			t.Error(err)
+		}
+	case <-time.After(8 * time.Second):
+		t.Error("an expired waiter waits on")
 	}
 	if err := backend.Release(background, a); err != nil {
 		t.Error(err)
