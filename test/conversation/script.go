@@ -26,6 +26,7 @@ type Script struct {
 	Name    string
 	Session []string // startup parameters: name, value, ...; values may hold {n}
 	Before  []string // tokens presented by others before the session starts
+	Whole   bool     // depends on messages being read together
 	Below   int      // major version from which the server answers otherwise; 0 for none
 	Opening map[string]string
 	Steps   []Step
@@ -112,6 +113,9 @@ func (s *Script) addStep(line int, word, rest string) error {
 	switch word {
 	case "before":
 		s.Before = append(s.Before, rest)
+		return nil
+	case "whole":
+		s.Whole = true
 		return nil
 	case "below":
 		var err error
