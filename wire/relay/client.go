@@ -76,6 +76,10 @@ func (e *Engine) clientType(typ byte) {
 		}
 		return
 	}
+	if e.copying.resync == resyncWanted && typ != wire.FrontendTerminate {
+		e.startResync()
+		return
+	}
 	if e.slots.n >= maxUnanswered {
 		e.act.pause = pauseDepth
 		return
@@ -83,11 +87,15 @@ func (e *Engine) clientType(typ byte) {
 	switch typ {
 	case wire.FrontendSync:
 		if e.copyIn {
-			e.copySync = true
+			if e.dataSent {
+				e.copying.syncs++
+			}
 			return // ignored by the server (copyfromparse.c CopyGetData)
 		}
 		e.skipping = false
-		e.boundary(slotSync)
+		e.boundary(slotSync).afterData = e.dataSent
+	case wire.FrontendCopyData:
+		e.dataSent = true
 	case wire.FrontendCopyDone, wire.FrontendCopyFail:
 		if e.skipping {
 			return
@@ -113,13 +121,18 @@ func (e *Engine) boundary(kind slotKind) *slot {
 // size. The decision is in e.act.
 func (e *Engine) clientMessage(typ byte, b []byte, size int) error {
 	e.act.reset()
-	if e.copyIn && e.copySync {
+	if e.copyIn && e.copying.syncs > 0 && e.enforcing() {
 		return errInCopy
+	}
+	if e.copying.resync == resyncWanted {
+		e.startResync()
+		return nil
 	}
 	if e.slots.n >= maxUnanswered {
 		e.act.pause = pauseDepth
 		return nil
 	}
+	e.dataSent = false
 	body := b[wire.HeaderLen:]
 	var ok bool
 	switch typ {

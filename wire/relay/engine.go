@@ -36,6 +36,7 @@ const (
 	pauseAsk            // the session question is on its way
 	pauseAnnounce       // a token is being raised
 	pauseProbe          // the server is asked whether it can parse a text
+	pauseResync         // the engine finds out where the server is (resync.go)
 	pauseDepth          // too many messages are unanswered
 )
 
@@ -67,7 +68,8 @@ type Engine struct {
 	syncs    int    // Syncs, Queries and FunctionCalls that wait for their ReadyForQuery
 	skipping bool   // the server ignores messages up to the next Sync, which was not sent yet
 	copyIn   bool   // the server reads copy data: it ignores Flush and Sync
-	copySync bool   // and a Sync was sent to it
+	copying  copying
+	dataSent bool // CopyData was sent since the last message that was looked at
 
 	tx       transaction
 	token    tokenState

@@ -23,6 +23,12 @@ func (e *Engine) failed(body []byte, out *Output) reply {
 	e.copyIn = false
 	e.tx.failed = true
 	e.tx.disturb()
+	if e.copying.under {
+		e.copying.under = false
+		if e.copying.syncs > 0 && e.copyFailed() {
+			return e.loseSync(out)
+		}
+	}
 	switch s.kind {
 	case slotQuery:
 		return e.queryFailed(s, fields)
@@ -31,6 +37,9 @@ func (e *Engine) failed(body []byte, out *Output) reply {
 	}
 	r := e.extendedFailed(s, fields)
 	e.dropToSync()
+	if e.copying.resync == resyncWanted {
+		e.skipping = false // until the engine knows better, everything is looked at
+	}
 	return r
 }
 

@@ -47,6 +47,10 @@ func (e *Engine) wake(out *Output) error {
 			return nil
 		}
 		e.asked = true
+	case pauseResync:
+		if e.copying.resync != resyncNone {
+			return nil
+		}
 	case pauseProbe:
 		if e.probe.state == probeSent {
 			return nil
@@ -86,7 +90,7 @@ func (e *Engine) nextFromServer(w *window, out *Output) error {
 		return e.lostServer(out)
 	}
 	if !e.serverLook(typ, size) {
-		drop := e.serverType(typ)
+		drop := e.serverType(typ, out)
 		n := min(size, len(b))
 		a.rest, a.drop = size-n, drop
 		if drop {
@@ -135,7 +139,7 @@ func (e *Engine) assembleFromServer(w *window, out *Output) error {
 		}
 		r = e.serverMessage(typ, a.held, out)
 	} else {
-		r.drop = e.serverType(typ)
+		r.drop = e.serverType(typ, out)
 		a.rest, a.drop = size-len(a.held), r.drop
 	}
 	switch {
@@ -200,7 +204,7 @@ func (e *Engine) swallowing() bool {
 }
 
 // serverType deals with messages whose type says enough, and reports whether the client must not see them.
-func (e *Engine) serverType(typ byte) (drop bool) {
+func (e *Engine) serverType(typ byte, out *Output) (drop bool) {
 	switch typ {
 	case wire.BackendDataRow, wire.BackendCopyData, wire.BackendCopyDone, wire.BackendFunctionCallResponse,
 		wire.BackendParameterDescription, wire.BackendCopyOutResponse:
@@ -224,7 +228,7 @@ func (e *Engine) serverType(typ byte) (drop bool) {
 		e.enterCopyIn() // a guard never copies
 		return false
 	case wire.BackendErrorResponse: // too long to be looked at
-		return e.failed(nil, nil).drop
+		return e.failed(nil, out).drop
 	case wire.BackendCommandComplete:
 		return e.commandComplete(nil)
 	}
@@ -233,6 +237,10 @@ func (e *Engine) serverType(typ byte) (drop bool) {
 
 // completed pops the slot of a message that the server has carried out.
 func (e *Engine) completed(typ byte) (drop bool) {
+	if typ == wire.BackendCloseComplete && (e.copying.resync == resyncSent || e.copying.resync == resyncMark) {
+		e.resyncClosed()
+		return true
+	}
 	s := e.slots.front()
 	if s == nil {
 		return false
@@ -272,7 +280,7 @@ func (e *Engine) completed(typ byte) (drop bool) {
 // enterCopyIn: the server reads copy data now. It ignores every Sync up to the CopyDone or CopyFail, also those that were
 // sent already (libpq sends one with the Execute).
 func (e *Engine) enterCopyIn() {
-	e.copyIn, e.copySync = true, false
+	e.copyIn, e.copying = true, copying{under: true}
 	for i := 1; i < e.slots.n; i++ {
 		s := e.slots.at(i)
 		if s.kind == slotCopyEnd {
@@ -284,6 +292,9 @@ func (e *Engine) enterCopyIn() {
 		}
 		s.kind = slotCopyEnd
 		e.syncs--
+		if s.afterData {
+			e.copying.syncs++
+		}
 	}
 }
 
@@ -380,6 +391,7 @@ func (e *Engine) commandComplete(tag []byte) (drop bool) {
 		return false
 	}
 	if s.kind == slotQuery {
+		e.copying.under = false
 		if s.query != nil {
 			return e.stepDone(s.query, tag) || s.origin == injected
 		}
@@ -389,6 +401,9 @@ func (e *Engine) commandComplete(tag []byte) (drop bool) {
 		return s.origin == injected
 	}
 	drop = s.origin == injected
+	if !drop {
+		e.copying.under = false
+	}
 	if s.purpose == forGuard {
 		e.guardPassed(s.guard)
 	}
@@ -446,7 +461,10 @@ func (e *Engine) readyForQuery(body []byte, out *Output) reply {
 		return e.startupReady(state, out)
 	}
 	e.tx.state = state
-	e.copyIn = false
+	e.copyIn, e.copying.under = false, false
+	if e.copying.resync >= resyncSent {
+		return e.resyncReady()
+	}
 	if e.cfg.Mode == ModeOff {
 		e.syncs = max(0, e.syncs-1)
 		return reply{}

@@ -50,6 +50,7 @@ type slot struct {
 	reserved  reserved
 	lost      uint64 // reservedSet.lost once it was sent
 	lexing    bool   // how the server reads texts may be another afterwards
+	afterData bool   // of a Sync: copy data were sent in front of it
 	changesTx bool   // the transaction may be another one after the reply
 	statement *statement
 	portal    *portal
