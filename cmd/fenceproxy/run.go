@@ -116,7 +116,8 @@ func runUnderLock(cmd *cobra.Command, f *runFlags, argv []string) error {
 		default:
 		}
 	}}
-	client, err := f.open(waiting, cmd, lockclient.WithGrace(limits.Grace), lockclient.WithHooks(hooks))
+	client, err := f.open(waiting, cmd, lockclient.WithGrace(limits.Grace), lockclient.WithHooks(hooks),
+		lockclient.WithReleaseTimeout(max(time.Second, min(f.ttl/2, lockclient.DefaultRelease))))
 	if err != nil {
 		return err
 	}

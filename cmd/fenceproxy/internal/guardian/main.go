@@ -51,7 +51,7 @@ func Main(argv []string, until time.Duration, limits Limits, tty bool) error {
 	fmt.Fprintf(report, "started %d\n", cmd.Process.Pid)
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
-	w := &watch{group: group{cmd.Process.Pid}, limits: limits, until: until, killAt: -1}
+	w := &watch{group: group{cmd.Process.Pid}, limits: limits, until: until}
 	code := w.run(commands(control), ended)
 	fmt.Fprintf(report, "ended %d\n", code)
 	return nil
@@ -82,16 +82,16 @@ type watch struct {
 	limits Limits
 	until  time.Duration
 	told   bool          // SIGTERM was sent, for good
-	killAt time.Duration // when it is killed though the deadline is later; negative: not
+	killAt time.Duration // then
 }
 
-// end tells the group to end, and gives it the grace for that if the deadline leaves it.
+// end tells the group to end, and gives it the grace for that, or what the deadline leaves of it.
 func (w *watch) end() {
 	if w.told {
 		return
 	}
 	w.told = true
-	w.killAt = now() + w.limits.Grace
+	w.killAt = min(now()+w.limits.Grace, w.until-w.limits.Margin)
 	w.group.signal(syscall.SIGTERM)
 }
 
@@ -105,7 +105,7 @@ func (w *watch) run(orders <-chan command, ended <-chan error) (code int) {
 		if t >= w.until-w.limits.Grace {
 			w.end()
 		}
-		if t >= w.until-w.limits.Margin || w.killAt >= 0 && t >= w.killAt {
+		if w.told && t >= w.killAt {
 			w.group.kill()
 		}
 		timer := time.NewTimer(w.pause(t, over))
@@ -140,10 +140,7 @@ func (w *watch) pause(t time.Duration, over bool) time.Duration {
 	}
 	next := w.until - w.limits.Grace
 	if w.told {
-		next = w.until - w.limits.Margin
-		if w.killAt >= 0 {
-			next = min(next, w.killAt)
-		}
+		next = w.killAt
 	}
 	return max(min(d, next-t), 5*time.Millisecond)
 }

@@ -98,9 +98,9 @@ func (g *Group) read(cmd *exec.Cmd, f *os.File) {
 		}
 	}
 	if g.err != nil && g.pid > 0 { // nobody watches the command any more
-		left := group{g.pid}
-		for left.kill(); !errors.Is(syscall.Kill(-g.pid, 0), syscall.ESRCH); time.Sleep(5 * time.Millisecond) {
-			left.kill()
+		for n := 0; n < 1000 && !errors.Is(syscall.Kill(-g.pid, 0), syscall.ESRCH); n++ { // a zombie that nobody reaps stays
+			group{g.pid}.kill()
+			time.Sleep(5 * time.Millisecond)
 		}
 	}
 	cmd.Wait()
