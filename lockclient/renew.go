@@ -64,6 +64,9 @@ func (k *keeper) renewals(ctx context.Context) {
 			continue
 		case <-timer.C:
 		case <-k.poke:
+			if flying > 0 {
+				continue
+			}
 		}
 		if k.overdueBeat() || flying == mostFlying {
 			timer.Reset(k.pause(1))

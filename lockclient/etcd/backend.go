@@ -17,7 +17,7 @@ import (
 // Backend keeps locks in an etcd cluster, below a prefix. Make it with New or lockclient.Open.
 type Backend struct {
 	client *clientv3.Client
-	leases pb.LeaseClient
+	alive  *keepAlives
 	owned  bool // client is closed with the Backend
 	layout layout
 	issuer string
@@ -32,7 +32,7 @@ const background = 5 * time.Second
 // New makes a Backend on a client, which stays the caller's. Keys begin with prefix and a slash; "" is "fenceproxy/locks".
 // It reads from the cluster once, so ctx should have a deadline.
 func New(ctx context.Context, client *clientv3.Client, prefix string) (*Backend, error) {
-	b := &Backend{client: client, leases: pb.NewLeaseClient(client.ActiveConnection()), layout: newLayout(prefix)}
+	b := &Backend{client: client, alive: newKeepAlives(pb.NewLeaseClient(client.ActiveConnection())), layout: newLayout(prefix)}
 	id, err := b.readEpoch(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("etcd at %s: %w", strings.Join(client.Endpoints(), ", "), err)
@@ -50,6 +50,7 @@ func (b *Backend) Capabilities() lockclient.Capabilities {
 // Close waits for the revocations still under way, five seconds at most, and closes a client that Open made.
 func (b *Backend) Close() error {
 	b.behind.Wait()
+	b.alive.end()
 	if b.owned {
 		return b.client.Close()
 	}

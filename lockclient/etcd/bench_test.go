@@ -53,7 +53,7 @@ func BenchmarkAcquireRelease(b *testing.B) {
 					b.Fatal(err)
 				}
 				if settled {
-					backend.Close()
+					backend.Settle()
 				}
 			}
 		})

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"time"
 
-	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -16,7 +15,7 @@ import (
 // not found" may come from a member that has not caught up.
 func (b *Backend) Renew(ctx context.Context, c lockclient.Claim) (time.Duration, error) {
 	r := c.Ref.(ref)
-	ttl, kept := b.keepAlive(ctx, r.lease)
+	ttl, kept := b.alive.once(ctx, r.lease)
 	if kept != nil && !errors.Is(kept, rpctypes.ErrLeaseNotFound) {
 		return 0, sorted(ctx, kept)
 	}
@@ -32,29 +31,6 @@ func (b *Backend) Renew(ctx context.Context, c lockclient.Claim) (time.Duration,
 		return 0, sorted(ctx, errUnclear)
 	}
 	return ttl, nil
-}
-
-// keepAlive sends one keep-alive. Not the client's KeepAliveOnce: it repeats a failed request without a pause for as long
-// as the cluster is away.
-func (b *Backend) keepAlive(ctx context.Context, id clientv3.LeaseID) (time.Duration, error) {
-	ctx, cancel := context.WithCancel(clientv3.WithRequireLeader(ctx))
-	defer cancel()
-	stream, err := b.leases.LeaseKeepAlive(ctx)
-	if err != nil {
-		return 0, rpctypes.Error(err)
-	}
-	defer stream.CloseSend()
-	if err := stream.Send(&pb.LeaseKeepAliveRequest{ID: int64(id)}); err != nil {
-		return 0, errUnclear // the stream's error is in Recv
-	}
-	resp, err := stream.Recv()
-	switch {
-	case err != nil:
-		return 0, rpctypes.Error(err)
-	case resp.TTL <= 0:
-		return 0, rpctypes.ErrLeaseNotFound
-	}
-	return time.Duration(resp.TTL) * time.Second, nil
 }
 
 // Release deletes the key if it is still the one that this claim created, and has the lease revoked behind the caller's

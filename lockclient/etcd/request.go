@@ -2,8 +2,10 @@ package etcd
 
 import (
 	"context"
+	"errors"
 	"time"
 
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/fenceproxy/fenceproxy/lockclient"
@@ -45,6 +47,9 @@ func (b *Backend) enqueue(ctx context.Context, req lockclient.Request, id client
 				clientv3.OpPut(key, value, clientv3.WithLease(id))).
 			Else(clientv3.OpGet(b.layout.epoch())).
 			Commit()
+		if errors.Is(err, rpctypes.ErrLeaseNotFound) { // granted, and expired on the way
+			return lockclient.Claim{}, lockclient.ErrLost
+		}
 		if err != nil {
 			return lockclient.Claim{}, sorted(ctx, err)
 		}
