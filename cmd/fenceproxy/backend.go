@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/fenceproxy/fenceproxy/lockclient"
+	_ "github.com/fenceproxy/fenceproxy/lockclient/etcd"
 	_ "github.com/fenceproxy/fenceproxy/lockclient/postgres"
 	"github.com/fenceproxy/fenceproxy/tokens"
 )

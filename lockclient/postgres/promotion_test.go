@@ -81,6 +81,12 @@ func TestPromotion(t *testing.T) {
 		t.Error("tokens from elsewhere have no floor:", err)
 	}
 
+	// A token that was issued and lost with the old server: its holder presents it, and still may not write.
+	w.exec("SELECT fence.raise('" + name + "', 1, 500, 'zombie', NULL)")
+	if _, err := w.guard(name, tokens.Token{Epoch: 1, Counter: 500}); !isCode(err, "ZF001") {
+		t.Error("a token of the old timeline that was lost:", err)
+	}
+
 	// An old holder counts for a TTL from when the promotion was noticed: its last renewal may have been lost.
 	begin := time.Now()
 	next := must[lockclient.Claim](t)(waitFor(b, lockclient.Request{Name: dead.Name, TTL: time.Second, Queue: true}))

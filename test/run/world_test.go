@@ -17,12 +17,14 @@ import (
 	"time"
 
 	"github.com/fenceproxy/fenceproxy/lockclient"
+	"github.com/fenceproxy/fenceproxy/lockclient/etcd/etcdtest"
 	"github.com/fenceproxy/fenceproxy/lockclient/postgres"
 	"github.com/fenceproxy/fenceproxy/test/pgtest"
 	"github.com/fenceproxy/fenceproxy/test/proxytest"
 )
 
 func TestMain(m *testing.M) {
+	etcdtest.Main() // returns unless this process is an etcd member
 	os.Unsetenv("FENCEPROXY_BACKEND")
 	pgtest.Main(m, proxytest.Cleanup)
 }

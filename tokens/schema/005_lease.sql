@@ -311,6 +311,10 @@ BEGIN
     a.state := 'gone';
     IF l.claim = my_claim AND l.timeline = i.timeline AND l.expires_at > clock_timestamp() THEN
       a.state := 'held'; a.epoch := l.epoch; a.token := l.token;
+      IF current_setting('synchronous_standby_names') <> '' THEN   -- visible is not yet safe elsewhere: see fence.raise
+        PERFORM fence.durably();
+        PERFORM pg_logical_emit_message(true, 'fence', '');
+      END IF;
     END IF;
     RETURN a;
   END IF;
