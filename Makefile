@@ -20,8 +20,9 @@ unit: tools
 	$(GO) test -timeout 10m ./rewrite
 	$(GO) test -race -timeout 10m -run 'Concurrent|Cache' ./rewrite
 
+# -count=1: the cache does not know that these tests build and start the proxy.
 integration: tools
-	$(GO) test -p 1 -timeout 10m ./test/...
+	$(GO) test -count=1 -p 1 -timeout 10m ./test/...
 
 lint:
 	@test -z "$$(gofmt -l .)" || { gofmt -l . >&2; echo "not gofmt clean" >&2; exit 1; }
