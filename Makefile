@@ -7,7 +7,7 @@ FUZZTIME ?= 30s
 # What runs against real servers, in processes of its own, and measures times: one package after the other.
 UNITS = $(shell $(GO) list ./... | grep -v /test/)
 
-.PHONY: build test unit integration lint demo bench fuzz mutants clean tools
+.PHONY: build test unit integration lint demo bench fuzz mutants clean tools locks-full
 
 build:
 	$(GO) build -trimpath -ldflags "-X main.version=$(VERSION)" -o bin/fenceproxy ./cmd/fenceproxy
@@ -36,6 +36,11 @@ demo: tools
 # The figures of the README, and whether each target is met. Some twelve minutes on an idle machine.
 bench: bench-tools
 	@$(GO) run ./test/bench $(BENCHFLAGS)
+
+# Every schedule of the lock client's model, and 10,000 tenures of one etcd lock: go test does a part of them.
+locks-full: tools
+	$(GO) test -count=1 -run TestSchedules -v ./lockclient -full
+	$(GO) test -count=1 -run TestTenures -v -timeout 10m ./lockclient/etcd -full
 
 # Breaks one safeguard after the other and expects a test to notice.
 mutants: tools
