@@ -23,7 +23,10 @@ type advisory struct {
 	closed bool
 }
 
-const mostIdle = 4
+const (
+	mostIdle  = 4
+	trustIdle = minTTL / 2 // the server may end an idle session after its last TTL
+)
 
 func newAdvisory(ctx context.Context, cfg Config, db *database) (*advisory, error) {
 	b := &advisory{cfg: cfg, db: db}
@@ -54,7 +57,7 @@ func (b *advisory) session(ctx context.Context) (*session, error) {
 		s := b.idle[n-1]
 		b.idle = b.idle[:n-1]
 		b.mu.Unlock()
-		if !s.dead.Load() && s.conn.PgConn().CheckConn() == nil {
+		if !s.dead.Load() && (time.Since(s.idleSince) < trustIdle || s.conn.PgConn().CheckConn() == nil) { // which takes 1 ms
 			return s, nil
 		}
 		s.close()
@@ -63,6 +66,7 @@ func (b *advisory) session(ctx context.Context) (*session, error) {
 
 // put keeps a session without a lock for the next one. The server ends it when it is idle for the last TTL.
 func (b *advisory) put(s *session) {
+	s.idleSince = time.Now()
 	b.mu.Lock()
 	keep := !b.closed && len(b.idle) < mostIdle
 	if keep {

@@ -24,6 +24,8 @@ type session struct {
 	key  Key
 	mode lockclient.Mode
 
+	idleSince time.Time
+
 	dead    atomic.Bool // the connection is closed
 	mu      sync.Mutex
 	pending chan error // the question that is on its way
