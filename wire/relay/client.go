@@ -345,7 +345,7 @@ func (e *Engine) executeWithCare(p *portal, v verdict) bool {
 			return true
 		}
 	}
-	if e.enforcing() && !e.tx.aborted() {
+	if e.enforcing() && !e.tx.aborted {
 		d := e.demandOfVerdict(v)
 		if r := e.knownStale(&d); r != nil {
 			e.poisonExtended(*r)

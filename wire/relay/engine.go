@@ -129,7 +129,7 @@ func (e *Engine) InTransaction() bool {
 	if e.cfg.Mode == ModeOff {
 		return e.tx.state != wire.TxIdle || e.syncs > 0
 	}
-	return e.tx.state != wire.TxIdle || e.slots.n > 0 || e.pause > pauseLogin || e.client.partial()
+	return e.tx.state != wire.TxIdle || e.slots.front() != nil || e.pause > pauseLogin || e.client.partial()
 }
 
 // Ready reports whether the client has been told that the session is ready.
@@ -143,6 +143,9 @@ type transaction struct {
 	changing int  // unanswered messages that may begin, end or change a transaction
 	// block: inside an explicit block that nothing sent so far can have left.
 	block bool
+	// aborted: inside a failed block that nothing sent so far can have left. PostgreSQL refuses whatever comes but the end of
+	// the transaction, and the client gets the error that it would get without a guard in front.
+	aborted bool
 	// epoch counts what may have ended the transaction or rolled back to a savepoint.
 	epoch uint64
 	// touched: the transaction has written or locked something or was guarded, as far as sent; now for the current
@@ -155,7 +158,7 @@ type transaction struct {
 // disturb: a message that may change the transaction was sent.
 func (t *transaction) disturb() {
 	t.epoch++
-	t.block = false
+	t.block, t.aborted = false, false
 }
 
 // boundary: a Sync or Query was sent. Outside a block it ends the implicit transaction.
@@ -166,10 +169,6 @@ func (t *transaction) boundary() {
 	t.touchedBefore = t.touchedBefore || t.touchedNow
 	t.touchedNow = false
 }
-
-// aborted: nothing but the end of the transaction can run, and none was sent. PostgreSQL refuses whatever else comes, and
-// the client gets the error that it would get without a guard in front.
-func (t *transaction) aborted() bool { return t.state == wire.TxFailed && t.changing == 0 }
 
 // heldGuards are the fences whose guard the server has confirmed in this transaction and for this token.
 type heldGuards struct {

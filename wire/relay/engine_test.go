@@ -169,6 +169,12 @@ func frontend(_ *Engine, m string) []byte {
 		msg = &pgproto3.Flush{}
 	case 'X':
 		msg = &pgproto3.Terminate{}
+	case 'd':
+		msg = &pgproto3.CopyData{Data: []byte(rest)}
+	case 'c':
+		msg = &pgproto3.CopyDone{}
+	case 'f':
+		msg = &pgproto3.CopyFail{Message: rest}
 	default:
 		panic("message " + m)
 	}

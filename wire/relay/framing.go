@@ -193,7 +193,7 @@ func (e *Engine) pauseOnType(b []byte, size int, w *window, out *Output) error {
 	e.client.full, e.client.rest, e.client.drop = true, size-n, false
 	w.pos += n
 	w.start = w.pos
-	e.pause = e.act.pause
+	e.emit(nil, out)
 	return nil
 }
 

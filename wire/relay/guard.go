@@ -267,14 +267,14 @@ func (e *Engine) prepareReserved(s reserved) {
 	if e.reserved.present(s, e.segment) {
 		return
 	}
-	e.reserved.sentIn[s] = e.segment
+	attempt := e.reserved.sent(s, e.segment)
 	at := len(e.cmem)
 	e.cmem = e.reserved.appendPrepare(e.cmem, s)
 	e.act.before = append(e.act.before, e.cmem[at:])
 	e.slots.push().become(slotClose, injected, forNothing)
 	p := e.slots.push()
 	p.become(slotParse, injected, forReserved)
-	p.reserved, p.lost = s, e.reserved.lost
+	p.reserved, p.attempt = s, attempt
 }
 
 // pushInjected pushes the slots of Bind, Execute and Close.

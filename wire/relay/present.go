@@ -105,7 +105,7 @@ func (e *Engine) askFirst() (paused bool) {
 		return false
 	case e.syncs > 0:
 		e.act.pause = pauseQuiet
-	case e.slots.n > 0 || e.tx.state == wire.TxFailed:
+	case e.slots.front() != nil || e.tx.state == wire.TxFailed:
 		return false
 	default:
 		e.ask()

@@ -45,7 +45,7 @@ func (e *Engine) probed(p *rewrite.Plan, sql []byte) bool {
 	case e.syncs > 0:
 		e.act.pause = pauseQuiet
 		return false
-	case e.slots.n > 0:
+	case e.slots.front() != nil:
 		// Behind messages without a Sync: had one of them failed, the probe's own Sync would end the skipping.
 		e.poisonQuery(refuseUnread)
 		return false

@@ -157,7 +157,7 @@ func (e *Engine) sendQuery(a rewrite.Analysis, sql []byte) {
 		if st.Kind == rewrite.KindEmpty {
 			continue
 		}
-		if e.enforcing() && !(len(a.Statements) == 1 && e.tx.aborted()) {
+		if e.enforcing() && !(len(a.Statements) == 1 && e.tx.aborted) {
 			var d demand
 			e.addStatement(&d, st)
 			if len(a.Statements) == 1 {

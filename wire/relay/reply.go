@@ -248,7 +248,8 @@ func (e *Engine) completed(typ byte) (drop bool) {
 	switch {
 	case typ == wire.BackendParseComplete && s.kind == slotParse:
 		if s.purpose == forReserved {
-			e.reserved.confirm(s.reserved, s.lost)
+			e.reserved.answered(s.reserved, s.attempt, true)
+			s.purpose = forNothing
 		} else if s.purpose == forProbe {
 			e.probe.state = probeParsed
 		} else if s.statement != nil {
@@ -281,6 +282,7 @@ func (e *Engine) completed(typ byte) (drop bool) {
 // sent already (libpq sends one with the Execute).
 func (e *Engine) enterCopyIn() {
 	e.copyIn, e.copying = true, copying{under: true}
+	e.slots.front() // so that the COPY is at the head, without markers of an earlier one
 	for i := 1; i < e.slots.n; i++ {
 		s := e.slots.at(i)
 		if s.kind == slotCopyEnd {
@@ -306,6 +308,9 @@ func (e *Engine) pop() {
 	}
 	if s.portal != nil && s.kind == slotBind {
 		s.portal.settle(false)
+	}
+	if s.purpose == forReserved {
+		e.reserved.answered(s.reserved, s.attempt, false)
 	}
 	if s.guard != nil {
 		e.runs.putGuard(s.guard)
@@ -482,6 +487,7 @@ func (e *Engine) readyForQuery(body []byte, out *Output) reply {
 	}
 	// Otherwise a Z without a slot: a Sync inside copy data that the server had already given up (see enterCopyIn).
 	e.tx.block = state == wire.TxActive && e.tx.changing == 0
+	e.tx.aborted = state == wire.TxFailed && e.tx.changing == 0
 	if state == wire.TxIdle {
 		e.names.forgetPortals()
 		if e.syncs == 0 {

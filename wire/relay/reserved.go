@@ -44,6 +44,7 @@ type reservedSet struct {
 	prefix    string
 	confirmed [reservedCount]bool
 	sentIn    [reservedCount]uint64 // segment of the last Parse, 0 for none
+	attempt   [reservedCount]uint64 // number of the last Parse sent
 	lost      uint64                // counts what was sent that may drop or replace them
 }
 
@@ -84,11 +85,22 @@ func (r *reservedSet) lose() {
 	r.confirmed = [reservedCount]bool{}
 	r.sentIn = [reservedCount]uint64{}
 	r.lost++
+	for s := range r.attempt {
+		r.attempt[s]++
+	}
 }
 
-// confirm: the server has prepared s, which was sent when lost was the count.
-func (r *reservedSet) confirm(s reserved, lost uint64) {
-	if r.lost == lost {
-		r.confirmed[s] = true
+// sent notes that a Parse was sent and returns its number.
+func (r *reservedSet) sent(s reserved, segment uint64) (attempt uint64) {
+	r.confirmed[s], r.sentIn[s] = false, segment
+	r.attempt[s]++
+	return r.attempt[s]
+}
+
+// answered: the Parse with that number has succeeded, or not. Only the last one sent counts: each has a Close in front
+// that drops what the one before has made.
+func (r *reservedSet) answered(s reserved, attempt uint64, ok bool) {
+	if r.attempt[s] == attempt {
+		r.confirmed[s] = ok
 	}
 }

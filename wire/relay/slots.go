@@ -48,6 +48,7 @@ type slot struct {
 	origin    origin
 	purpose   purpose
 	reserved  reserved
+	attempt   uint64 // of the Parse of a reserved statement
 	lost      uint64 // reservedSet.lost once it was sent
 	lexing    bool   // how the server reads texts may be another afterwards
 	afterData bool   // of a Sync: copy data were sent in front of it
