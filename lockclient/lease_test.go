@@ -131,19 +131,20 @@ func TestWindowCountsFromSending(t *testing.T) {
 // A failed renewal is no loss and does not end renewal: etcd #13675, Consul #1290 and #5437, pglock #41, cozy-stack #4911.
 func TestTransientFailuresAreRetried(t *testing.T) {
 	for _, fate := range []memory.Fate{{Fail: true}, {LoseOut: true}, {LoseBack: true}} {
-		virtual(t, func(r *rig) {
-			l := r.lock()
-			for range 20 { // longer outages than this one lose the lock, as they must
+		for phase := range 40 {
+			virtual(t, func(r *rig) { // an outage of half the TTL costs nothing, whenever it begins
+				l := r.lock()
+				time.Sleep(ttl + ttl*time.Duration(phase)/40)
 				r.breakLink(func(string) memory.Fate { return fate })
 				time.Sleep(ttl / 2)
 				r.heal()
-				time.Sleep(ttl)
+				time.Sleep(2 * ttl)
 				if err := l.Check(); err != nil {
-					r.Fatalf("%+v: %v", fate, err)
+					r.Fatalf("%+v, phase %d: %v", fate, phase, err)
 				}
-			}
-			l.Release(background)
-		})
+				l.Release(background)
+			})
+		}
 	}
 }
 

@@ -42,8 +42,13 @@ func (k *keeper) renewals(ctx context.Context) {
 	outcomes := make(chan outcome)
 	flying, failures := 0, 0
 	now := newRound(ctx)
-	timer := time.NewTimer(k.pause(0))
+	first := k.pause(0)
+	timer, next := time.NewTimer(first), time.Now().Add(first)
 	defer timer.Stop()
+	after := func(d time.Duration) {
+		next = time.Now().Add(d)
+		timer.Reset(d)
+	}
 	for {
 		select {
 		case <-ctx.Done():
@@ -55,12 +60,14 @@ func (k *keeper) renewals(ctx context.Context) {
 			}
 			if o.err != nil {
 				failures++
-				timer.Reset(k.pause(failures))
+				if d := k.pause(failures); d < time.Until(next) { // an old attempt's end postpones nothing
+					after(d)
+				}
 				continue
 			}
 			now.end()
 			now, failures = newRound(ctx), 0
-			timer.Reset(k.pause(0))
+			after(k.pause(0))
 			continue
 		case <-timer.C:
 		case <-k.poke:
@@ -69,7 +76,7 @@ func (k *keeper) renewals(ctx context.Context) {
 			}
 		}
 		if k.overdueBeat() || flying == mostFlying {
-			timer.Reset(k.pause(1))
+			after(k.pause(1))
 			continue
 		}
 		flying++
@@ -81,7 +88,7 @@ func (k *keeper) renewals(ctx context.Context) {
 			case <-ctx.Done():
 			}
 		})
-		timer.Reset(k.pause(mostFlying))
+		after(k.pause(mostFlying))
 	}
 }
 
@@ -144,9 +151,9 @@ func (k *keeper) pause(failures int) time.Duration {
 		d := ttl / 3
 		return max(d-(d-jitter(d))/5-passed, ttl/100) // up to a tenth earlier
 	case k.cfg.adaptive:
-		return jitter(min(max(left/4, ttl/100), ttl/6))
+		return jitter(min(max(left/4, ttl/100), ttl/8))
 	default:
-		return jitter(min(ttl/24<<min(failures-1, 4), ttl/6))
+		return jitter(min(ttl/24<<min(failures-1, 4), ttl/8))
 	}
 }
 

@@ -38,8 +38,8 @@ func (b *Backend) enqueue(ctx context.Context, req lockclient.Request, id client
 	for {
 		epoch := b.epoch.Load()
 		value := entry{Holder: req.Holder, Epoch: epoch, Asked: time.Now().UTC()}.String()
-		conditions := []clientv3.Cmp{b.epochIs(epoch), clientv3.Compare(clientv3.CreateRevision(key), "=", 0)}
-		if !req.Queue { // every key of an empty range has create revision 0
+		conditions := []clientv3.Cmp{b.epochIs(epoch)} // not that the key is new: its name is the fresh lease's
+		if !req.Queue {                                // every key of an empty range has create revision 0
 			conditions = append(conditions, clientv3.Compare(clientv3.CreateRevision(rivals), "=", 0).WithPrefix())
 		}
 		resp, err := b.client.Txn(ctx).If(conditions...).
