@@ -13,7 +13,7 @@ import (
 	"github.com/fenceproxy/fenceproxy/lockclient"
 )
 
-// sort classes an error of the client: the caller's own context, a cluster that could not answer, or for good.
+// sorted classes an error of the client: the caller's own context, a cluster that could not answer, or for good.
 func sorted(ctx context.Context, err error) error {
 	switch {
 	case err == nil:

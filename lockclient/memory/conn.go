@@ -49,49 +49,37 @@ func pass(ctx context.Context, d time.Duration, lose bool) error {
 	return ctx.Err()
 }
 
-// exchange runs f at the server, and there it runs even when the caller has given up while the message was on its way.
-func exchange[T any](ctx context.Context, c *Conn, kind string, f func() (T, error), undo func(T)) (T, error) {
+// exchange runs f at the server, also when the caller gives up while the message is on its way. A claim whose reply is lost
+// stays until its TTL has passed.
+func exchange[T any](ctx context.Context, c *Conn, kind string, f func() (T, error)) (T, error) {
+	var zero T
+	fate := c.fate(kind)
+	switch {
+	case fate.Fail:
+		return zero, lockclient.ErrUnavailable
+	case ctx.Err() != nil:
+		return zero, ctx.Err()
+	case fate.LoseOut:
+		return zero, pass(ctx, 0, true)
+	}
 	type reply struct {
 		value T
 		err   error
 	}
-	var zero T
-	fate := c.fate(kind)
-	if fate.Fail {
-		return zero, lockclient.ErrUnavailable
-	}
-	if ctx.Err() != nil {
-		return zero, ctx.Err()
-	}
-	if fate.Out == 0 && !fate.LoseOut {
-		value, err := f()
-		if e := pass(ctx, fate.Back, fate.LoseBack); e != nil {
-			if err == nil && undo != nil {
-				undo(value)
-			}
-			return zero, e
-		}
-		return value, err
-	}
-	if fate.LoseOut {
-		return zero, pass(ctx, 0, true)
-	}
 	replied := make(chan reply, 1)
-	go func() {
-		time.Sleep(fate.Out)
+	serve := func() {
 		value, err := f()
-		if err == nil && undo != nil && ctx.Err() != nil {
-			undo(value)
-		}
 		replied <- reply{value, err}
-	}()
+	}
+	if fate.Out == 0 {
+		serve()
+	} else {
+		time.AfterFunc(fate.Out, serve)
+	}
 	select {
 	case r := <-replied:
-		if e := pass(ctx, fate.Back, fate.LoseBack); e != nil {
-			if r.err == nil && undo != nil {
-				undo(r.value)
-			}
-			return zero, e
+		if err := pass(ctx, fate.Back, fate.LoseBack); err != nil {
+			return zero, err
 		}
 		return r.value, r.err
 	case <-ctx.Done():
@@ -110,13 +98,13 @@ func (c *Conn) Request(ctx context.Context, req lockclient.Request) (lockclient.
 			out.Token = tokens.Token{}
 		}
 		return out, nil
-	}, func(claim lockclient.Claim) { c.server.release(claim.Ref.(int64)) })
+	})
 }
 
 func (c *Conn) Wait(ctx context.Context, claim lockclient.Claim) (lockclient.Claim, error) {
 	id := claim.Ref.(int64)
 	for {
-		held, gone, changed := c.server.state(claim.Name, id)
+		epoch, held, gone, changed := c.server.state(claim.Name, id)
 		if held || gone {
 			fate := c.fate("notice")
 			if err := pass(ctx, fate.Out+fate.Back, fate.LoseOut || fate.LoseBack); err != nil {
@@ -125,8 +113,7 @@ func (c *Conn) Wait(ctx context.Context, claim lockclient.Claim) (lockclient.Cla
 			if gone {
 				return claim, lockclient.ErrLost
 			}
-			e := c.server.epochOf(id)
-			claim.Held, claim.Token = true, tokens.Token{Epoch: e, Counter: id}
+			claim.Held, claim.Token = true, tokens.Token{Epoch: epoch, Counter: id}
 			return claim, nil
 		}
 		select {
@@ -138,11 +125,11 @@ func (c *Conn) Wait(ctx context.Context, claim lockclient.Claim) (lockclient.Cla
 }
 
 func (c *Conn) Renew(ctx context.Context, claim lockclient.Claim) (time.Duration, error) {
-	return exchange(ctx, c, "renew", func() (time.Duration, error) { return c.server.renew(claim.Ref.(int64)) }, nil)
+	return exchange(ctx, c, "renew", func() (time.Duration, error) { return c.server.renew(claim.Ref.(int64)) })
 }
 
 func (c *Conn) Release(ctx context.Context, claim lockclient.Claim) error {
-	_, err := exchange(ctx, c, "release", func() (struct{}, error) { return struct{}{}, c.server.release(claim.Ref.(int64)) }, nil)
+	_, err := exchange(ctx, c, "release", func() (struct{}, error) { return struct{}{}, c.server.release(claim.Ref.(int64)) })
 	return err
 }
 

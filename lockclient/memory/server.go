@@ -46,6 +46,7 @@ type entry struct {
 	epoch  int64
 	ttl    time.Duration
 	expiry *time.Timer
+	ends   time.Time // when expiry fires
 	gone   bool
 	since  time.Time
 }
@@ -69,6 +70,20 @@ func (s *Server) SetNext(n int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.next = n - 1
+}
+
+// Skip lets d pass at once for the server: what it looks like to a client that was stopped for so long, and whose clock
+// the test moves by as much. Claims that expire meanwhile have expired when Skip returns.
+func (s *Server) Skip(d time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, e := range s.claims {
+		if e.ends = e.ends.Add(-d); time.Until(e.ends) > 0 {
+			e.expiry.Reset(time.Until(e.ends))
+		} else {
+			s.remove(e, true)
+		}
+	}
 }
 
 // Drop takes all claims to a lock away, as an operator does who deletes its keys.
@@ -111,6 +126,7 @@ func (s *Server) request(req lockclient.Request) (Claim, tokens.Token, error) {
 		return Claim{}, tokens.Token{}, &lockclient.HeldError{Lock: req.Name, Leader: l.leader()}
 	}
 	s.claims[e.ID] = e
+	e.ends = time.Now().Add(s.span(e.ttl))
 	e.expiry = time.AfterFunc(s.span(e.ttl), func() { s.expire(e) })
 	l.notify()
 	return e.Claim, tokens.Token{Epoch: e.epoch, Counter: e.ID}, nil
@@ -179,6 +195,7 @@ func (s *Server) renew(id int64) (time.Duration, error) {
 	if e == nil || !e.expiry.Stop() { // a timer that has fired waits for mu: expired
 		return 0, lockclient.ErrLost
 	}
+	e.ends = time.Now().Add(s.span(e.ttl))
 	e.expiry.Reset(s.span(e.ttl))
 	return e.ttl, nil
 }
@@ -195,20 +212,14 @@ func (s *Server) release(id int64) error {
 }
 
 // state of a claim, and a channel that is closed when the lock changes.
-func (s *Server) state(name string, id int64) (held, gone bool, changed <-chan struct{}) {
+func (s *Server) state(name string, id int64) (epoch int64, held, gone bool, changed <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	e := s.claims[id]
-	return e != nil && e.Held, e == nil, s.locks[name].changed
-}
-
-func (s *Server) epochOf(id int64) int64 {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	changed = s.locks[name].changed
 	if e := s.claims[id]; e != nil {
-		return e.epoch
+		return e.epoch, e.Held, false, changed
 	}
-	return 0
+	return 0, false, true, changed
 }
 
 func (s *Server) leader(name string) (lockclient.Leader, <-chan struct{}) {
