@@ -37,10 +37,11 @@ demo: tools
 bench: bench-tools
 	@$(GO) run ./test/bench $(BENCHFLAGS)
 
-# Every schedule of the lock client's model, and 10,000 tenures of one etcd lock: go test does a part of them.
+# Every schedule of the lock client's model, and 10,000 tenures of one lock: go test does a part of them.
 locks-full: tools
 	$(GO) test -count=1 -run TestSchedules -v ./lockclient -full
 	$(GO) test -count=1 -run TestTenures -v -timeout 10m ./lockclient/etcd -full
+	$(GO) test -count=1 -run 'TestContenders|TestSchedules' -v -timeout 10m ./lockclient/postgres -full
 
 # Breaks one safeguard after the other and expects a test to notice.
 mutants: tools

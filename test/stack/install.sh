@@ -1,8 +1,7 @@
 #!/bin/sh
-# Installs what tests, demo and benchmark need and this machine lacks: a PostgreSQL server, pgbouncer (benchmark only),
-# a C compiler. Says exactly what to run when it may not or cannot.
+# Installs what tests, demo and benchmark need and this machine lacks: a PostgreSQL server, pgbouncer, a C compiler. Says exactly what to run when it may not or cannot.
 #
-#   test/stack/install.sh [bench]
+#   test/stack/install.sh
 set -u
 
 missing=""
@@ -11,9 +10,7 @@ need() { missing="$missing $1"; }
 ls /usr/lib/postgresql/*/bin/postgres >/dev/null 2>&1 || [ -n "${FENCEPROXY_TEST_PG:-}" ] || need postgresql
 command -v psql >/dev/null 2>&1 || need postgresql-client
 command -v gcc >/dev/null 2>&1 || command -v cc >/dev/null 2>&1 || need gcc
-if [ "${1:-}" = bench ]; then
-	command -v pgbouncer >/dev/null 2>&1 || [ -x /usr/sbin/pgbouncer ] || need pgbouncer
-fi
+command -v pgbouncer >/dev/null 2>&1 || [ -x /usr/sbin/pgbouncer ] || need pgbouncer
 if ! command -v go >/dev/null 2>&1; then
 	echo "Go 1.26 or newer is needed: https://go.dev/doc/install" >&2
 	exit 1
