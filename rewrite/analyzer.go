@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 	"sort"
+	"strings"
 	"unicode/utf8"
 )
 
@@ -23,6 +24,8 @@ type Analyzer struct {
 	shapes    *cache // by token shape
 	unknown   map[string]*Plan
 	stats     counters
+
+	asciiNames bool
 }
 
 // New returns an Analyzer for cfg. An error names the fence and the table, or the function, that cannot be read.
@@ -44,6 +47,12 @@ func New(cfg Config) (*Analyzer, error) {
 	a := &Analyzer{
 		tables: t, functions: f, maxParse: min(cfg.MaxParseBytes, math.MaxInt32/4),
 		exact: newCache(cfg.CacheBytes), shapes: newCache(cfg.CacheBytes), unknown: map[string]*Plan{},
+	}
+	a.asciiNames = true
+	for _, f := range cfg.Fences {
+		for _, t := range f.Tables {
+			a.asciiNames = a.asciiNames && strings.IndexFunc(t, func(r rune) bool { return r >= utf8.RuneSelf }) < 0
+		}
 	}
 	for _, why := range []string{
 		failEncoding, failBackslash, failUTF8, failNUL, failLong, failDeep, failSyntax, failTree, string(lexOpenString), string(lexOpenComment),
@@ -228,3 +237,6 @@ func hasHighBit(sql []byte) bool {
 	}
 	return false
 }
+
+// ASCIINames reports whether the names of all fenced tables are ASCII, schemas included.
+func (a *Analyzer) ASCIINames() bool { return a.asciiNames }

@@ -113,7 +113,7 @@ func (e *Engine) boundary(kind slotKind) *slot {
 	e.syncs++
 	e.tx.boundary()
 	s := e.slots.push()
-	s.kind = kind
+	s.kind, s.segment = kind, e.segment
 	return s
 }
 
@@ -142,7 +142,7 @@ func (e *Engine) clientMessage(typ byte, b []byte, size int) error {
 		ok = e.clientBind(body, len(b) == size)
 	case wire.FrontendDescribe:
 		var name []byte
-		if _, name, ok = wire.DecodeDescribe(body); ok && !e.refuseReserved(name) {
+		if _, name, ok = wire.DecodeDescribe(body); ok && !(e.enforcing() && e.refuseName(name)) {
 			e.slots.push().kind = slotDescribe
 		}
 	case wire.FrontendClose:
@@ -165,17 +165,20 @@ func (e *Engine) clientMessage(typ byte, b []byte, size int) error {
 // them, by the most careful ones.
 func (e *Engine) analyze(sql []byte) rewrite.Analysis {
 	s := e.settings
-	if e.lexing.unanswered > 0 {
+	if e.lexing.until > 0 {
 		s = rewrite.Settings{UnsafeEncoding: true, BackslashQuotes: true}
+	}
+	if e.bytewise && !ascii(sql) && !s.UnsafeEncoding {
+		return e.analyzeBytewise(sql, s)
 	}
 	return e.cfg.Analyzer.Analyze(&e.scratch, sql, s)
 }
 
 // lexing is what may change how the server reads a text before it has reported so.
 type lexing struct {
-	unanswered int  // messages
-	unsafe     bool // an unsafe value was reported once: a rollback may bring it back
-	sent       bool // sentStatement met something
+	until  uint64 // segment whose ReadyForQuery has to come first; 0 for none
+	unsafe bool   // an unsafe value was reported once: a rollback may bring it back
+	sent   bool   // sentStatement met something
 }
 
 // changesLexing: in sessions without a token, opaque statements are left out, as everywhere (I5).
@@ -183,7 +186,7 @@ func (e *Engine) changesLexing(st *rewrite.Statement) bool {
 	if e.lexing.unsafe && changesTransaction(st) {
 		return true
 	}
-	return st.ChangesLexing && (st.Effect < rewrite.EffectOpaque || !e.token.guess.absent())
+	return st.ChangesLexing && (st.Effect < rewrite.EffectOpaque || e.token.maybe())
 }
 
 func (e *Engine) clientParse(body []byte) bool {
@@ -191,11 +194,11 @@ func (e *Engine) clientParse(body []byte) bool {
 	if !ok {
 		return false
 	}
-	if e.refuseReserved(m.Name) {
+	if e.enforcing() && e.refuseName(m.Name) {
 		return true
 	}
 	plan := e.analyze(m.SQL).Plan
-	if plan.Effect == rewrite.EffectUnknown && e.lexing.unanswered > 0 && e.syncs > 0 && e.enforcing() {
+	if plan.Effect == rewrite.EffectUnknown && e.lexing.until > 0 && e.syncs > 0 && !e.copyIn && e.enforcing() {
 		e.act.pause = pauseQuiet // it may be readable once the settings are known
 		return true
 	}
@@ -218,30 +221,32 @@ func (e *Engine) clientBind(body []byte, whole bool) bool {
 	if !ok {
 		return false
 	}
-	if e.refuseReserved(portalName) || e.refuseReserved(name) {
+	if e.enforcing() && (e.refuseName(portalName) || e.refuseName(name)) {
 		return true
 	}
 	v := e.possibleStatement(name)
 	if v.plan != nil && !v.plan.Plain && e.mustAsk(v.plan) {
 		return true
 	}
-	p := e.names.makePortal(portalName)
-	p.define(v, e.segment)
-	p.token, p.hasToken = "", false
 	if st := lone(v.plan); st != nil && st.Kind == rewrite.KindSetToken && whole {
-		if !e.bindToken(p, st.Token, body) {
+		if !bindToken(&v, st.Token, body) {
 			return false
 		}
 	}
+	p := e.names.makePortal(portalName)
+	p.define(v, e.segment)
 	slot := e.slots.push()
 	slot.kind, slot.portal = slotBind, p
 	return true
 }
 
-// bindToken keeps the value of fence.token that a Bind carries.
-func (e *Engine) bindToken(p *portal, t *rewrite.Token, body []byte) bool {
+// bindToken notes the value of fence.token that a Bind carries.
+func bindToken(v *verdict, t *rewrite.Token, body []byte) bool {
+	if len(v.more) > 0 {
+		return true
+	}
 	if t.Param == 0 {
-		p.token, p.hasToken = t.Value, true
+		v.token, v.hasToken = t.Value, true
 		return true
 	}
 	m, ok := wire.DecodeBind(body)
@@ -250,7 +255,7 @@ func (e *Engine) bindToken(p *portal, t *rewrite.Token, body []byte) bool {
 	}
 	// Text and binary format of a text parameter are the same bytes (varlena.c textrecv).
 	if value, _, ok := m.Param(t.Param - 1); ok {
-		p.token, p.hasToken = string(value), true
+		v.token, v.hasToken = string(value), true
 	}
 	return true
 }
@@ -261,7 +266,7 @@ func (e *Engine) possibleStatement(name []byte) verdict {
 	if s := e.names.statement(name); s != nil {
 		v = s.possible(e.segment)
 	}
-	if e.doubt.statements && len(name) > 0 && !e.token.guess.absent() {
+	if e.doubt.statements && len(name) > 0 && e.token.maybe() {
 		v.add(verdict{plan: opaquePlan})
 	}
 	return v
@@ -286,7 +291,7 @@ func (e *Engine) clientClose(body []byte) bool {
 	if !ok {
 		return false
 	}
-	if e.refuseReserved(name) {
+	if e.enforcing() && e.refuseName(name) {
 		return true
 	}
 	slot := e.slots.push()
@@ -305,7 +310,7 @@ func (e *Engine) clientExecute(body []byte) bool {
 	if !ok {
 		return false
 	}
-	if e.refuseReserved(name) {
+	if e.enforcing() && e.refuseName(name) {
 		return true
 	}
 	p := e.names.portal(name)
@@ -327,17 +332,17 @@ func (e *Engine) clientExecute(body []byte) bool {
 		e.slots.push().kind = slotExecute
 		return true
 	}
-	return e.executeWithCare(p, v)
+	return e.executeWithCare(v)
 }
 
 // executeWithCare deals with an Execute that is more than forwarded.
-func (e *Engine) executeWithCare(p *portal, v verdict) bool {
+func (e *Engine) executeWithCare(v verdict) bool {
 	if e.cfg.Mode == ModeObserve {
-		e.observeExecute(p, v)
+		e.observeExecute(v)
 	} else if e.refuseExecute(v) {
 		return true
-	} else if st := lone(v.plan); st != nil && st.Kind == rewrite.KindSetToken && p != nil && p.hasToken {
-		if r := e.presentToken(p.token, st.Token.Local); r != nil {
+	} else if st := lone(v.plan); st != nil && st.Kind == rewrite.KindSetToken && v.hasToken {
+		if r := e.presentToken(v.token, st.Token.Local); r != nil {
 			e.poisonExtended(*r)
 			return true
 		}
@@ -356,12 +361,12 @@ func (e *Engine) executeWithCare(p *portal, v verdict) bool {
 	v.each(e.countStatements)
 	slot := e.slots.push()
 	slot.kind = slotExecute
-	e.sent(slot, v, p)
+	e.sent(slot, v)
 	return true
 }
 
 // sent notes what an Execute may do, and leaves in its slot what applies on the reply.
-func (e *Engine) sent(s *slot, v verdict, p *portal) {
+func (e *Engine) sent(s *slot, v verdict) {
 	e.lexing.sent = false
 	v.each(func(plan *rewrite.Plan) {
 		for i := range plan.Statements {
@@ -370,7 +375,7 @@ func (e *Engine) sent(s *slot, v verdict, p *portal) {
 			}
 		}
 	})
-	e.noteLexing(s)
+	e.noteLexing(e.segment + 1)
 	if s.changesTx {
 		e.tx.changing++
 	}
@@ -384,8 +389,8 @@ func (e *Engine) sent(s *slot, v verdict, p *portal) {
 	if st := lone(v.plan); st != nil {
 		switch st.Kind {
 		case rewrite.KindSetToken:
-			if p != nil && p.hasToken {
-				s.token = &pendingToken{e.token.assign(present(p.token), st.Token.Local)}
+			if v.hasToken {
+				s.token = &pendingToken{e.token.assign(present(v.token), st.Token.Local)}
 			} else {
 				e.token.disturb()
 			}
@@ -395,11 +400,11 @@ func (e *Engine) sent(s *slot, v verdict, p *portal) {
 	}
 }
 
-// noteLexing marks the slot of a message that may change how texts are read.
-func (e *Engine) noteLexing(s *slot) {
+// noteLexing: what was just sent may change how texts are read. The server reports it in front of the ReadyForQuery that
+// ends the segment and not before (guc.c ReportChangedGUCOptions, PostgreSQL 14).
+func (e *Engine) noteLexing(until uint64) {
 	if e.lexing.sent {
-		s.lexing = true
-		e.lexing.unanswered++
+		e.lexing.until = until
 	}
 }
 
@@ -444,6 +449,10 @@ func (e *Engine) sentStatement(st *rewrite.Statement) (changesTx bool) {
 		e.doubt.cursors = true
 	}
 	switch st.Kind {
+	case rewrite.KindRollback, rewrite.KindRollbackChain:
+		e.token.rolledBack()
+	case rewrite.KindRollbackTo:
+		e.token.rolledBackTo()
 	case rewrite.KindDiscard:
 		e.reserved.lose()
 		e.token.disturb()
@@ -497,13 +506,13 @@ func (e *Engine) clientFunctionCall() {
 		e.observePlan(opaquePlan)
 	} else if !e.token.sure && e.token.guess.absent() && e.askFirst() {
 		return
-	} else if e.cfg.Opaque == OpaqueReject || !e.token.sure || !e.token.guess.absent() {
+	} else if e.cfg.Opaque == OpaqueReject || e.token.maybe() {
 		e.poisonQuery(refuseFunctionCall)
 		return
 	}
 	s := e.boundary(slotFunction)
 	e.lexing.sent = false
 	e.sentStatement(&opaquePlan.Statements[0])
-	e.noteLexing(s)
+	e.noteLexing(s.segment)
 	e.tx.touchedBefore, e.tx.touchedNow = true, false
 }

@@ -79,10 +79,13 @@ type Engine struct {
 	fasts    []fastGuard   // by fence
 	runs     runPool
 
-	scratch  rewrite.Scratch
-	settings rewrite.Settings
-	lexing   lexing
-	encoding string // client_encoding as reported
+	scratch    rewrite.Scratch
+	settings   rewrite.Settings
+	lexing     lexing
+	encoding   string // client_encoding as reported
+	bytewise   bool   // it is not UTF8
+	transcoded []byte
+	starts     []int32
 
 	toAnnounce    tokens.List
 	toAnnounceRaw string

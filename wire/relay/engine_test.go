@@ -465,3 +465,100 @@ func TestI5TextsWaitForTheSettingsTheyAreReadBy(t *testing.T) {
 		t.Errorf("afterwards %s, want the server to be asked (P S)", got)
 	}
 }
+
+// I4, I5. What a transaction assigned to fence.token and did not keep is not believed. Mutant: rolledBack does nothing.
+func TestI5RollbackTakesTheTokenBack(t *testing.T) {
+	for _, k := range []struct {
+		name     string
+		messages [][2]string // Query, replies
+	}{
+		{"rollback", [][2]string{{"BEGIN", "C BEGIN;Z T"}, {"SET fence.token = ''", "C SET;Z T"}, {"ROLLBACK", "C ROLLBACK;Z I"}}},
+		{"rollback to savepoint", [][2]string{{"BEGIN", "C BEGIN;Z T"}, {"SAVEPOINT s", "C SAVEPOINT;Z T"},
+			{"SET fence.token = ''", "C SET;Z T"}, {"ROLLBACK TO s", "C ROLLBACK;Z T"}}},
+		{"one string", [][2]string{{"BEGIN; SET fence.token = ''; ROLLBACK", "C BEGIN;C SET;C ROLLBACK;Z I"}}},
+	} {
+		t.Run(k.name, func(t *testing.T) {
+			c := newTalk(t, testConfig(t), "34")
+			for _, m := range k.messages {
+				c.client("Q " + m[0])
+				c.server(strings.Split(m[1], ";")...)
+			}
+			if got := c.client("Q SELECT f()"); !strings.Contains(got, "guard_session") {
+				t.Errorf("an opaque statement afterwards: %s, want a guard", got)
+			}
+		})
+	}
+}
+
+// Effects apply on the reply: a Bind that the server skipped does not change the token that an older portal assigns.
+// Mutant: keep the value with the portal and not with the definition.
+func TestSkippedBindDoesNotChangeThePortalsToken(t *testing.T) {
+	c := newTalk(t, testConfig(t), "")
+	c.client("Q BEGIN")
+	c.server("C BEGIN", "Z T")
+	c.client("P s|SELECT set_config('fence.token', $1, false)", "B p|s|33", "S")
+	c.server("1", "2", "Z T")
+	c.client("Q SAVEPOINT x")
+	c.server("C SAVEPOINT", "Z T")
+	c.client("E nope", "B p|s|", "S")
+	c.server("E 34000", "Z E")
+	c.client("Q ROLLBACK TO x")
+	c.server("C ROLLBACK", "Z T")
+	c.client("E p", "S")
+	if c.out.Effect != EffectAnnounce || c.out.Announce.String() != "33" {
+		t.Errorf("effect %v, announce %v; want that of 33", c.out.Effect, c.out.Announce)
+	}
+}
+
+// I5. Mutant: believe in absence without being sure of it.
+func TestI5StatementsPreparedOutOfSightAreGuardedIfThereMayBeAToken(t *testing.T) {
+	c := newTalk(t, testConfig(t), "")
+	c.client("Q DO 'x'")
+	c.server("C DO", "Z I")
+	c.client("Q SELECT set_config('fence.' || 'token', '33', false)")
+	c.server("T", "D ", "C SELECT 1", "T", "D 33", "C SELECT 1", "Z I")
+	if got := c.client("Q EXECUTE hidden"); !strings.Contains(got, "guard_session") {
+		t.Errorf("%s, want a guard", got)
+	}
+}
+
+// I1. PostgreSQL compares the first 63 bytes of a name. Mutant: compare all of it.
+func TestI1NamesAreCutAsPostgreSQLCutsThem(t *testing.T) {
+	n := strings.Repeat("x", 63)
+	c := newTalk(t, testConfig(t), "34")
+	c.client("P "+n+"AAAA|"+writeSQL, "S")
+	c.server("1", "Z I")
+	same(t, "Bind by another tail", c.client("B |"+n+"B", "E", "S"), "B guard E S")
+	same(t, "EXECUTE", strings.Split(c.client("Q EXECUTE "+n), "(")[1], "SELECT fence.guard1")
+}
+
+// I1. The server converts names; the engine compares bytes. Mutant: refuseName without the test for ASCII.
+func TestI1NamesBeyondASCIIAreRefused(t *testing.T) {
+	c := newTalk(t, testConfig(t), "34")
+	same(t, "Parse", c.client("P é|"+writeSQL, "S"), "poison S")
+	c.server("E 42601", "Z I")
+	same(t, "PREPARE", c.client("Q PREPARE é AS "+writeSQL), "Q("+poisonSQL+")")
+}
+
+// I5. A changed setting is reported in front of ReadyForQuery, not with the SET's CommandComplete. Mutant: clear
+// lexing.until at CommandComplete.
+func TestI5SettingsAreKnownAtReadyForQuery(t *testing.T) {
+	c := newTalk(t, testConfig(t), "")
+	c.client("P |SET standard_conforming_strings = off", "B |", "E", "H")
+	c.server("1", "2", "C SET")
+	same(t, "same segment", c.client(`P |SELECT '\', '`, "B |", "E", "S"), "P B guard E S")
+}
+
+func TestTextsInOtherEncodingsAreRead(t *testing.T) {
+	c := newTalk(t, testConfig(t), "34")
+	c.server("S client_encoding=LATIN1")
+	same(t, "read", c.client("Q SELECT 'caf\xe9'"), "Q(SELECT 'caf\xe9')")
+	c.server("T", "D 1", "C SELECT 1", "Z I")
+	got := c.client("Q SELECT 'caf\xe9'; " + writeSQL)
+	if !strings.HasPrefix(got, "Q(SELECT 'caf\xe9'; SELECT fence.guard1(") || !strings.HasSuffix(got, ";"+writeSQL+")") {
+		t.Errorf("write: %q", got)
+	}
+	c.server("T", "D 1", "C SELECT 1", "T", "D 34", "C SELECT 1", "C UPDATE 1", "Z I")
+	c.server("S client_encoding=SJIS")
+	same(t, "unsafe", c.client("Q SELECT 'caf\xe9'"), "P S")
+}

@@ -82,8 +82,8 @@ func (e *Engine) executed(st *rewrite.Statement, f func(*rewrite.Statement)) {
 // fetched calls f for every statement that a FETCH or MOVE may run. It takes any portal, also one that Bind made, and runs
 // an UPDATE ... RETURNING to its end (portalcmds.c PerformPortalFetch).
 func (e *Engine) fetched(st *rewrite.Statement, f func(*rewrite.Statement)) {
-	p := e.names.portals[st.Name]
-	if p == nil {
+	p := e.names.portal([]byte(st.Name))
+	if p == nil || st.Name == "" {
 		return
 	}
 	v := p.possible(e.segment)
@@ -107,7 +107,7 @@ func (e *Engine) opaqueGuarded(st *rewrite.Statement) bool {
 	if (st.Kind == rewrite.KindCall || st.Kind == rewrite.KindDo) && e.cfg.Call == CallAllow {
 		return false
 	}
-	return e.cfg.Opaque == OpaqueReject || !e.token.sure || !e.token.guess.absent()
+	return e.cfg.Opaque == OpaqueReject || e.token.maybe()
 }
 
 // guardRun is a guard that was sent. Its success makes it held if nothing has happened to the transaction or the token

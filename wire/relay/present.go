@@ -29,6 +29,9 @@ func (e *Engine) presentToken(raw string, local bool) *refusal {
 		}
 		return nil
 	}
+	if e.copyIn {
+		return nil // the server waits for copy data, not the client for replies; it ends the session
+	}
 	if e.syncs > 0 {
 		e.act.pause = pauseQuiet
 		return nil
@@ -101,7 +104,7 @@ func (e *Engine) mustAsk(p *rewrite.Plan) bool {
 // asked in the middle of a segment.
 func (e *Engine) askFirst() (paused bool) {
 	switch {
-	case e.asked:
+	case e.asked, e.copyIn:
 		return false
 	case e.syncs > 0:
 		e.act.pause = pauseQuiet

@@ -42,7 +42,7 @@ func (e *Engine) probed(p *rewrite.Plan, sql []byte) bool {
 		return false
 	}
 	switch {
-	case e.syncs > 0:
+	case e.syncs > 0 && !e.copyIn:
 		e.act.pause = pauseQuiet
 		return false
 	case e.slots.front() != nil:

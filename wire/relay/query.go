@@ -182,7 +182,7 @@ func (e *Engine) sendQuery(a rewrite.Analysis, sql []byte) {
 	e.segment++ // what PREPARE defines here may fail while messages behind the string are executed
 	e.tx.touchedBefore = e.tx.touchedBefore || e.tx.touchedNow
 	e.tx.touchedNow = false
-	e.noteLexing(slot)
+	e.noteLexing(slot.segment)
 	if run.changesTx() {
 		slot.changesTx = true
 		e.tx.changing++

@@ -90,12 +90,31 @@ func (e *Engine) refusing(s *slot, r refusal) {
 	e.rec.Rejected(r.Code, r.Fence, r.by)
 }
 
-// refuseReserved poisons a message that names something of the engine's own.
-func (e *Engine) refuseReserved(name []byte) bool {
-	if !e.reserved.owns(name) {
+// refuseName poisons a message that names something of the engine's own, or by a name that the engine could take for
+// another one than the server does: that converts it from the client's encoding, which may change.
+func (e *Engine) refuseName(name []byte) bool {
+	switch {
+	case e.reserved.owns(name):
+		e.poisonExtended(refuseReservedName())
+	case !ascii(name):
+		e.poisonExtended(refuseForeignName)
+	default:
 		return false
 	}
-	e.poisonExtended(refuseReservedName())
+	return true
+}
+
+var refuseForeignName = refusal{Error: tokens.Error{
+	Code:    tokens.CodeNotAllowed,
+	Message: "names of prepared statements and portals must be ASCII through this proxy",
+}, by: ByProxy}
+
+func ascii[S []byte | string](s S) bool {
+	for i := range len(s) {
+		if s[i] >= 0x80 {
+			return false
+		}
+	}
 	return true
 }
 
@@ -109,6 +128,11 @@ func (e *Engine) refusalOf(st *rewrite.Statement) *refusal {
 	case st.Name != "" && e.reserved.ownsString(st.Name):
 		r := refuseReservedName()
 		return &r
+	case st.Name != "" && !ascii(st.Name):
+		switch st.Kind {
+		case rewrite.KindPrepare, rewrite.KindExecute, rewrite.KindDeallocate:
+			return &refuseForeignName
+		}
 	}
 	return nil
 }

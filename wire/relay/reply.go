@@ -321,9 +321,6 @@ func (e *Engine) pop() {
 	if s.changesTx {
 		e.tx.changing--
 	}
-	if s.lexing {
-		e.lexing.unanswered--
-	}
 	switch s.kind {
 	case slotSync, slotQuery, slotFunction:
 		e.syncs--
@@ -437,6 +434,7 @@ func (e *Engine) parameterStatus(body []byte) {
 	case "client_encoding":
 		e.encoding = string(value)
 		e.settings.UnsafeEncoding = unsafeEncoding(e.encoding)
+		e.bytewise = e.encoding != "UTF8"
 		e.lexing.unsafe = e.lexing.unsafe || e.settings.UnsafeEncoding
 	case "standard_conforming_strings":
 		e.settings.BackslashQuotes = string(value) != "on"
@@ -482,6 +480,9 @@ func (e *Engine) readyForQuery(body []byte, out *Output) reply {
 			drop = true
 		case forProbe:
 			drop = e.probe.state != probeFailed
+		}
+		if s.segment >= e.lexing.until {
+			e.lexing.until = 0
 		}
 		e.pop()
 	}

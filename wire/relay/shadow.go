@@ -89,13 +89,13 @@ func (e *Engine) observeToken(raw string, local bool) bool {
 	return true
 }
 
-func (e *Engine) observeExecute(p *portal, v verdict) {
+func (e *Engine) observeExecute(v verdict) {
 	if !e.shadowing() {
 		e.observeRollback(v.plan)
 		return
 	}
-	if st := lone(v.plan); st != nil && st.Kind == rewrite.KindSetToken && p != nil && p.hasToken {
-		e.observeToken(p.token, st.Token.Local)
+	if st := lone(v.plan); st != nil && st.Kind == rewrite.KindSetToken && v.hasToken {
+		e.observeToken(v.token, st.Token.Local)
 		return
 	}
 	v.each(e.observePlan)

@@ -48,9 +48,9 @@ type slot struct {
 	origin    origin
 	purpose   purpose
 	reserved  reserved
+	segment   uint64 // of a Sync, Query or FunctionCall: what it ends
 	attempt   uint64 // of the Parse of a reserved statement
 	lost      uint64 // reservedSet.lost once it was sent
-	lexing    bool   // how the server reads texts may be another afterwards
 	afterData bool   // of a Sync: copy data were sent in front of it
 	changesTx bool   // the transaction may be another one after the reply
 	statement *statement

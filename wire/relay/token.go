@@ -43,6 +43,24 @@ func (t *tokenState) disturb() {
 	t.onlyLocal = false
 }
 
+// maybe reports whether the session may have a token.
+func (t *tokenState) maybe() bool { return !t.sure || !t.guess.absent() }
+
+// rolledBack: a ROLLBACK was sent. What SET LOCAL has changed comes back with the end of the transaction in any case.
+func (t *tokenState) rolledBack() {
+	if t.changed && !(t.baseKept && t.onlyLocal) {
+		t.disturb()
+	}
+}
+
+// rolledBackTo: a ROLLBACK TO SAVEPOINT was sent.
+func (t *tokenState) rolledBackTo() {
+	if t.changed {
+		t.serial++
+		t.sure = false
+	}
+}
+
 // assign: a statement that assigns v was sent.
 func (t *tokenState) assign(v presented, local bool) (serial uint64) {
 	if local && !t.baseKept {

@@ -7,6 +7,9 @@ import "github.com/fenceproxy/fenceproxy/rewrite"
 type verdict struct {
 	plan *rewrite.Plan
 	more []*rewrite.Plan
+	// token is what a portal's statement assigns to fence.token, if it is certain.
+	token    string
+	hasToken bool
 }
 
 func (v *verdict) empty() bool { return v.plan == nil }
@@ -19,6 +22,9 @@ func (v *verdict) add(w verdict) {
 	if v.plan == nil {
 		*v = w
 		return
+	}
+	if !w.hasToken || v.token != w.token {
+		v.hasToken = false
 	}
 	if len(w.more) == 0 && w.plan == v.plan {
 		return
@@ -103,12 +109,7 @@ func (n *named) settle(confirmed bool) {
 
 type statement struct{ named }
 
-type portal struct {
-	named
-	// token is the value of the parameter that the statement assigns to fence.token, from the last Bind.
-	token    string
-	hasToken bool
-}
+type portal struct{ named }
 
 // names are the prepared statements and portals of a session. SQL's PREPARE and the protocol's Parse share one
 // namespace, and so do DECLARE and Bind.
@@ -119,7 +120,13 @@ type names struct {
 	unnamedP   portal
 }
 
+// nameLength: PostgreSQL compares no more of a name (dynahash.c string_compare with a key size of NAMEDATALEN).
+const nameLength = 63
+
+func cut(name []byte) []byte { return name[:min(len(name), nameLength)] }
+
 func (n *names) statement(name []byte) *statement {
+	name = cut(name)
 	if len(name) == 0 {
 		return &n.unnamedS
 	}
@@ -134,11 +141,12 @@ func (n *names) makeStatement(name []byte) *statement {
 		n.statements = make(map[string]*statement)
 	}
 	s := &statement{}
-	n.statements[string(name)] = s
+	n.statements[string(cut(name))] = s
 	return s
 }
 
 func (n *names) portal(name []byte) *portal {
+	name = cut(name)
 	if len(name) == 0 {
 		return &n.unnamedP
 	}
@@ -153,7 +161,7 @@ func (n *names) makePortal(name []byte) *portal {
 		n.portals = make(map[string]*portal)
 	}
 	p := &portal{}
-	n.portals[string(name)] = p
+	n.portals[string(cut(name))] = p
 	return p
 }
 
@@ -165,7 +173,7 @@ func (n *names) forget(name string) {
 	}
 	s.current = verdict{}
 	if len(s.pending) == 0 && name != "" {
-		delete(n.statements, name)
+		delete(n.statements, string(cut([]byte(name))))
 	}
 }
 
