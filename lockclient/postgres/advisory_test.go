@@ -88,7 +88,7 @@ func TestAdvisorySessionEnds(t *testing.T) {
 	c := lockclient.New(b)
 	name := lockName()
 	l := must[*lockclient.Lease](t)(c.Lock(ctx, name))
-	w.exec("SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 1")
+	w.exec("SELECT pg_terminate_backend(pid, 10000) FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 1")
 	if err := l.Confirm(ctx); !errors.Is(err, lockclient.ErrLost) {
 		t.Error(err)
 	}
