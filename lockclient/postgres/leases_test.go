@@ -84,6 +84,28 @@ func TestClaims(t *testing.T) {
 	}
 }
 
+// An answer that was lost: the grant is told again, and its time counts anew, as the client counts it. Mutant "the take does
+// not renew": red.
+func TestLostAnswer(t *testing.T) {
+	w := newWorld(t, pgtest.Shared(t))
+	b := w.open(Config{}).(*leases)
+	name := lockName()
+	first := must[lockclient.Claim](t)(b.Request(ctx, lockclient.Request{Name: name, TTL: 10 * time.Second}))
+	second := must[lockclient.Claim](t)(b.Request(ctx, lockclient.Request{Name: name, TTL: 10 * time.Second, Queue: true}))
+	if err := b.Release(ctx, first); err != nil {
+		t.Fatal(err)
+	}
+	a := must[answer](t)(b.ask(ctx, takeSQL, name, second.Ref, false)) // which nobody hears of
+	w.exec("UPDATE fence.lease SET expires_at = expires_at - interval '9 s'")
+	got := must[lockclient.Claim](t)(b.Wait(ctx, second))
+	if got.Token != a.token {
+		t.Errorf("two tokens for one claim: %s, %s", a.token, got.Token)
+	}
+	if left := w.text("SELECT extract(epoch FROM expires_at - clock_timestamp()) > 9 FROM fence.lease"); left != "true" {
+		t.Error("the client counts longer than the server")
+	}
+}
+
 // I2, I3: the lock is not granted while transactions of the last holder are in flight. They commit or are ended, and
 // fail afterwards. Mutant "grant without entering the fence": red.
 func TestTakeoverWaitsForGuarded(t *testing.T) {

@@ -188,7 +188,9 @@ DECLARE
   issued record;
 BEGIN
   IF NOT fence.enter(lock_name, patient) THEN
-    UPDATE fence.lease k SET blocked_since = clock_timestamp() WHERE k.name = lock_name AND k.blocked_since IS NULL;
+    -- An old time is of another blockage, after which nobody has asked again.
+    UPDATE fence.lease k SET blocked_since = clock_timestamp()
+      WHERE k.name = lock_name AND coalesce(k.blocked_since, '-infinity') < clock_timestamp() - interval '10 min';
     SELECT 'busy', extract(epoch FROM clock_timestamp() - k.blocked_since) * 1000 INTO a.state, a.blocked_ms
       FROM fence.lease k WHERE k.name = lock_name;
     RETURN a;
@@ -291,8 +293,6 @@ CREATE FUNCTION fence.lease_take(lock_name text, my_claim text, patient bool) RE
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $body$
 DECLARE
   a fence.lease_answer;
-  l fence.lease;
-  i fence.issuer;
   t fence.ticket;
 BEGIN
   IF fence.issuer_moved() THEN
@@ -306,15 +306,16 @@ BEGIN
     SELECT * INTO t FROM fence.ticket k WHERE k.claim = my_claim AND k.expires_at > clock_timestamp();
   END IF;
   IF t.id IS NULL THEN
-    SELECT * INTO l FROM fence.lease k WHERE k.name = lock_name;
-    SELECT * INTO i FROM fence.issuer;
-    a.state := 'gone';
-    IF l.claim = my_claim AND l.timeline = i.timeline AND l.expires_at > clock_timestamp() THEN
-      a.state := 'held'; a.epoch := l.epoch; a.token := l.token;
-      IF current_setting('synchronous_standby_names') <> '' THEN   -- visible is not yet safe elsewhere: see fence.raise
-        PERFORM fence.durably();
-        PERFORM pg_logical_emit_message(true, 'fence', '');
-      END IF;
+    -- Held already, by an answer that was lost: renewed, for the client counts from this question, and committed anew, for
+    -- visible here is not yet safe elsewhere (syncrep.c SyncRepWaitForLSN can be cancelled).
+    UPDATE fence.lease k SET expires_at = clock_timestamp() + k.ttl
+      WHERE k.name = lock_name AND k.claim = my_claim AND k.expires_at > clock_timestamp() AND k.timeline = fence.timeline()
+      RETURNING k.epoch, k.token INTO a.epoch, a.token;
+    IF FOUND THEN
+      PERFORM fence.durably();
+      a.state := 'held';
+    ELSE
+      a.state := 'gone';
     END IF;
     RETURN a;
   END IF;

@@ -47,7 +47,7 @@ BEGIN
   END IF;
   IF NOT fence.enter(lock_name, patient) THEN
     INSERT INTO fence.lease AS k (name, blocked_since) VALUES (lock_name, clock_timestamp())
-      ON CONFLICT (name) DO UPDATE SET blocked_since = coalesce(k.blocked_since, clock_timestamp());
+      ON CONFLICT (name) DO UPDATE SET blocked_since = CASE WHEN k.blocked_since > clock_timestamp() - interval '10 min' THEN k.blocked_since ELSE clock_timestamp() END;
     SELECT 'busy', extract(epoch FROM clock_timestamp() - k.blocked_since) * 1000 INTO a.state, a.blocked_ms
       FROM fence.lease k WHERE k.name = lock_name;
     RETURN a;
