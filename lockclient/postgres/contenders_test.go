@@ -92,9 +92,10 @@ func TestSchedules(t *testing.T) {
 // actor is a client as the table sees it: what it was told last.
 type actor struct {
 	claim  *lockclient.Claim
-	held   bool
-	expiry int // of what it was told, in schedule time
-	queued int // order of arrival
+	held   bool // at the server
+	told   bool // and it knows
+	expiry int  // of what it was told, in schedule time
+	queued int  // order of arrival
 }
 
 func schedule(t *testing.T, w *world, b *leases, r *rand.Rand, steps int) {
@@ -158,19 +159,28 @@ func schedule(t *testing.T, w *world, b *leases, r *rand.Rand, steps int) {
 				fail("%v", err)
 			}
 			arrivals++
-			a.claim, a.held, a.queued, a.expiry = &c, false, arrivals, now+ttl
+			*a = actor{claim: &c, queued: arrivals, expiry: now + ttl, told: c.Held}
 			if c.Held {
 				granted(i, c.Token)
 			}
-		case step < 6 && !a.held:
-			log = append(log, fmt.Sprintf("%d takes", i))
+		case step < 6 && !a.told:
+			lost := r.Intn(3) == 0
+			log = append(log, fmt.Sprintf("%d takes (answer lost: %v)", i, lost))
 			ans, err := b.ask(ctx, takeSQL, name, a.claim.Ref, false)
 			if err != nil {
 				fail("%v", err)
 			}
 			switch {
 			case ans.state == "held":
-				granted(i, ans.token)
+				if a.held {
+					if !alive(a) || ans.token != last {
+						fail("%d is told %s again, last was %s, alive %v", i, ans.token, last, alive(a))
+					}
+					a.expiry = now + ttl
+				} else {
+					granted(i, ans.token)
+				}
+				a.told = !lost
 			case ans.state == "gone":
 				if alive(a) {
 					fail("the ticket of %d is gone too early", i)
