@@ -66,7 +66,7 @@ type Claim struct {
 	TTL time.Duration
 
 	// Since is when the request that started TTL was sent, as time.Now() gave it. The zero value means: when the
-	// client called Request, or, after Wait, the last renewal.
+	// client called Request, or, after Wait, the last renewal. Wait must set it for a claim that queued without a TTL.
 	Since time.Time
 
 	Ref any // the backend's own

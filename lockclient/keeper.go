@@ -38,6 +38,7 @@ func newKeeper(b Backend, cfg *config, clk clock, claim Claim, sent reading) *ke
 	k := &keeper{backend: b, cfg: cfg, clock: clk, name: claim.Name, claim: claim, poke: make(chan struct{}, 1), holds: make(chan struct{}), ended: make(chan struct{})}
 	if !claim.Since.IsZero() {
 		sent = clk.at(claim.Since)
+		k.claim.Since = time.Time{} // told once: the claim that Wait returns must not tell it again
 	}
 	k.beat = sent
 	if claim.TTL > 0 {
@@ -66,23 +67,50 @@ func (k *keeper) wait(ctx context.Context) error {
 	k.onEnd = func(error) { cancel() }
 	lost, claim := k.err, k.claim
 	k.mu.Unlock()
+	defer k.deafen()
 	if lost != nil {
 		return lost
 	}
 	claim, err := k.backend.Wait(ctx, claim)
+	if err == nil {
+		err = k.won(claim)
+	}
+	if err == nil && k.joined != nil && k.remaining() < claim.TTL/2 {
+		k.renew(ctx) // whoever waited through an outage starts with a new window, if it can be had
+	}
+	if lost := k.ending(); lost != nil {
+		return lost
+	}
+	return err
+}
+
+// deafen lets the end of the claim go untold until somebody else wants to know.
+func (k *keeper) deafen() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.onEnd = nil
-	if k.err != nil {
-		return k.err
-	}
-	if err == nil {
-		k.claim = claim
-		if !claim.Since.IsZero() {
+}
+
+// won takes in the claim that Wait returned.
+func (k *keeper) won(claim Claim) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.err == nil {
+		if claim.Since.IsZero() {
+			claim.TTL = k.claim.TTL // as the last renewal said
+		} else {
 			k.win = newWindow(k.clock.at(claim.Since), claim.TTL, k.cfg.drift)
+			claim.Since = time.Time{}
 		}
+		k.claim = claim
 	}
-	return err
+	return k.err
+}
+
+func (k *keeper) remaining() time.Duration {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.win.left(k.clock.read())
 }
 
 // held makes the claim a tenure. It fails when its window has closed on the way.
@@ -107,9 +135,6 @@ func (k *keeper) held(issuer string) error {
 	close(k.holds)
 	if k.joined == nil {
 		k.start()
-	}
-	if left < k.claim.TTL/2 {
-		k.renewSoon()
 	}
 	return nil
 }

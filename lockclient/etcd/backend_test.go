@@ -76,7 +76,7 @@ func TestBackend(t *testing.T) {
 		}{
 			{"exclusive", testExclusive}, {"order", testOrder}, {"readers", testReaders}, {"epoch", testEpoch},
 			{"expired waiter", testExpiredWaiter}, {"deleted waiter", testDeletedWaiter}, {"deleted holder", testDeletedHolder},
-			{"names", testNames}, {"broken watches", testBrokenWatches}, {"observe", testObserve}, {"leases", testLeases},
+			{"names", testNames}, {"broken watches", testBrokenWatches}, {"observe", testObserve}, {"leases", testLeases}, {"long wait", testLongWait},
 		} {
 			t.Run(test.name, func(t *testing.T) {
 				if test.name != "epoch" {

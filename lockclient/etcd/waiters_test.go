@@ -184,3 +184,41 @@ func testDeletedWaiter(t *testing.T, c *clientv3.Client) {
 		m.Release(background)
 	}
 }
+
+// Who waits for longer than its TTL keeps its place, and the token that it was given with it.
+func testLongWait(t *testing.T, c *clientv3.Client) {
+	client := newClient(t, c, lockclient.WithTTL(time.Second), lockclient.WithGrace(time.Second/2), lockclient.WithHooks(lockclient.Hooks{
+		Requeued: func(_ string, err error) { t.Errorf("stands again: %v", err) },
+	}))
+	first, err := client.Lock(background, "long")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := make(chan int, 2)
+	var places []int64
+	for i := range 2 {
+		go func() {
+			l, err := client.Lock(background, "long")
+			if err != nil {
+				t.Error(err)
+			} else if l.Fence().Token.Counter != places[i] {
+				t.Errorf("token %s, want %d", l.Fence().Token, places[i])
+			}
+			got <- i
+			if l != nil {
+				l.Release(background)
+			}
+		}()
+		eventually(t, "does not queue", func() bool { return keys(t, c, "long") == i+2 })
+		resp, err := c.Get(background, "fenceproxy/locks/long=", clientv3.WithLastCreate()...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		places = append(places, resp.Kvs[0].CreateRevision)
+	}
+	time.Sleep(3 * time.Second)
+	first.Release(background)
+	if a, b := <-got, <-got; a != 0 || b != 1 {
+		t.Errorf("order %d, %d", a, b)
+	}
+}
