@@ -396,3 +396,47 @@ func TestServerCrash(t *testing.T) {
 	}
 	next.Release(ctx)
 }
+
+// A fence that gets its first mark, and a guarded transaction, while its lock is being granted: the grant begins again
+// and waits. It must not hold up other locks meanwhile. Mutant "issue waits for the fence, in
+// the trigger": red.
+func TestFirstMarkMeanwhile(t *testing.T) {
+	w := newWorld(t, pgtest.Shared(t))
+	c := w.client(Config{Grace: -1})
+	name := lockName()
+	w.exec("INSERT INTO fence.lease (name) VALUES ('" + name + "')")
+	thaw := w.freeze("SELECT FROM fence.lease WHERE name = '" + name + "' FOR UPDATE")
+	got := make(chan *lockclient.Lease, 1)
+	go func() {
+		l, err := c.Lock(ctx, name)
+		if err != nil {
+			t.Error(err)
+		}
+		got <- l
+	}()
+	eventually(t, "it waits for the row", w.blocked)
+	w.exec("SELECT fence.raise('" + name + "', 0, 5, 'x', NULL)")
+	g := w.mustGuard(name, tokens.Token{Counter: 5})
+	thaw()
+	eventually(t, "it waits for the guarded transaction", func() bool {
+		return w.text("SELECT count(*) FROM pg_locks l JOIN fence.mark m ON l.objid = m.id::oid WHERE l.classid = 1178947139 AND NOT l.granted AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())") == "1"
+	})
+	if m := w.mark(name); m != "5" {
+		t.Error("mark:", m)
+	}
+	limited, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	if other, err := c.TryLock(limited, lockName()); err != nil {
+		t.Error("another lock waits for this one's transactions:", err)
+	} else {
+		other.Release(ctx)
+	}
+	if err := g.tx.Commit(ctx); err != nil {
+		t.Error(err)
+	}
+	l := <-got
+	if m := w.mark(name); l == nil || m != l.Fence().Token.String() {
+		t.Error("mark:", m)
+	}
+	l.Release(ctx)
+}
