@@ -136,7 +136,11 @@ func TestMembersDie(t *testing.T) {
 	}
 	cluster.Continue(leader)
 	cluster.WaitReady(leader)
-	if err := l.Release(background); err != nil {
+	// When it wakes, it may revoke leases that it takes for expired, for etcd's check of its leadership can be too early
+	// (#15247): that is a loss, told to the holder.
+	if err := l.Release(background); errors.Is(err, lockclient.ErrLost) {
+		t.Logf("the leader that stood still revoked a live lease: %v", err)
+	} else if err != nil {
 		t.Error(err)
 	}
 	m := <-next

@@ -46,12 +46,13 @@ type keepAliveStream struct {
 }
 
 type keepAliveAnswer struct {
-	ttl time.Duration
-	err error
+	ttl  time.Duration
+	term uint64 // of the member that answered
+	err  error
 }
 
 // once sends one keep-alive and waits for its answer. rpctypes.ErrLeaseNotFound when the server does not know the lease.
-func (k *keepAlives) once(ctx context.Context, id clientv3.LeaseID) (time.Duration, error) {
+func (k *keepAlives) once(ctx context.Context, id clientv3.LeaseID) (ttl time.Duration, term uint64, err error) {
 	s, answer := k.book(id)
 	select {
 	case <-s.ready:
@@ -60,10 +61,10 @@ func (k *keepAlives) once(ctx context.Context, id clientv3.LeaseID) (time.Durati
 	}
 	select {
 	case a := <-answer:
-		return a.ttl, a.err
+		return a.ttl, a.term, a.err
 	case <-ctx.Done():
 		s.forget(id, errors.Is(ctx.Err(), context.DeadlineExceeded))
-		return 0, ctx.Err()
+		return 0, 0, ctx.Err()
 	}
 }
 
@@ -157,7 +158,7 @@ func (s *keepAliveStream) run(ctx context.Context, client pb.LeaseClient) {
 }
 
 func (s *keepAliveStream) answer(resp *pb.LeaseKeepAliveResponse) {
-	a := keepAliveAnswer{ttl: time.Duration(resp.TTL) * time.Second}
+	a := keepAliveAnswer{ttl: time.Duration(resp.TTL) * time.Second, term: resp.GetHeader().GetRaftTerm()}
 	if resp.TTL <= 0 {
 		a.err = rpctypes.ErrLeaseNotFound
 	}

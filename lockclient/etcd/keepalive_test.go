@@ -65,7 +65,7 @@ func TestLateKeepAliveAnswer(t *testing.T) {
 		ask := func(ctx context.Context, id clientv3.LeaseID) <-chan error {
 			done := make(chan error, 1)
 			go func() {
-				_, err := k.once(ctx, id)
+				_, _, err := k.once(ctx, id)
 				done <- err
 			}()
 			synctest.Wait()

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -62,6 +63,7 @@ type ref struct {
 	rev   int64 // create revision of key: which is to say this claim, and the token's counter
 	lease clientv3.LeaseID
 	epoch int64
+	term  *atomic.Uint64 // of the last keep-alive, 0 before the first: a grant went through the log
 }
 
 func (r ref) token() tokens.Token { return tokens.Token{Epoch: r.epoch, Counter: r.rev} }

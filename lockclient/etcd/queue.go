@@ -2,6 +2,7 @@ package etcd
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"time"
 
@@ -15,11 +16,18 @@ import (
 func (b *Backend) Wait(ctx context.Context, c lockclient.Claim) (lockclient.Claim, error) {
 	r := c.Ref.(ref)
 	for failures := 0; ; {
-		before, at, err := b.before(ctx, c, r)
+		before, at, term, err := b.before(ctx, c, r)
 		switch {
 		case err == nil && before == "":
-			c.Held, c.Token = true, r.token()
-			return c, nil
+			won := c
+			won.Held, won.Token = true, r.token()
+			if last := r.term.Load(); last == 0 || last == term {
+				return won, nil
+			}
+			// The last renewal was answered in another term, by a deposed leader perhaps: prove one.
+			if won.Since, won.TTL, err = b.renewNow(ctx, won); err == nil || !errors.Is(err, lockclient.ErrUnavailable) {
+				return won, err
+			}
 		case err == nil:
 			if b.watchGone(ctx, at, c.TTL, r.key, before) == nil {
 				failures = 0
@@ -34,23 +42,23 @@ func (b *Backend) Wait(ctx context.Context, c lockclient.Claim) (lockclient.Clai
 	}
 }
 
-// before returns the key that the claim waits for, "" when there is none, and the revision of that truth. ErrLost when
+// before returns the key that the claim waits for, "" when there is none, and the revision and term of that truth. ErrLost when
 // the claim's own key is gone: a lease that has expired must not become an owner when its predecessors leave.
-func (b *Backend) before(ctx context.Context, c lockclient.Claim, r ref) (key string, at int64, err error) {
+func (b *Backend) before(ctx context.Context, c lockclient.Claim, r ref) (key string, at int64, term uint64, err error) {
 	resp, err := b.client.Txn(ctx).Then(
 		clientv3.OpGet(r.key, clientv3.WithKeysOnly()),
 		clientv3.OpGet(b.layout.rivals(c.Name, c.Mode), append(clientv3.WithLastCreate(), clientv3.WithMaxCreateRev(r.rev-1), clientv3.WithKeysOnly())...),
 	).Commit()
 	if err != nil {
-		return "", 0, err
+		return "", 0, 0, err
 	}
 	if own := resp.Responses[0].GetResponseRange().Kvs; len(own) == 0 || own[0].CreateRevision != r.rev {
-		return "", 0, lockclient.ErrLost
+		return "", 0, 0, lockclient.ErrLost
 	}
 	if kvs := resp.Responses[1].GetResponseRange().Kvs; len(kvs) > 0 {
 		key = string(kvs[0].Key)
 	}
-	return key, resp.Header.Revision, nil
+	return key, resp.Header.Revision, resp.Header.RaftTerm, nil
 }
 
 // WatchLoss returns when the own key of a held claim is gone.
@@ -60,7 +68,7 @@ func (b *Backend) WatchLoss(ctx context.Context, c lockclient.Claim) error {
 	for failures := 1; ; failures++ {
 		b.watchGone(ctx, at, 0, r.key) // whatever it says, the key decides
 		var err error
-		if at, err = b.exists(ctx, r); err != nil {
+		if at, _, err = b.exists(ctx, r); err != nil {
 			return err
 		}
 		if pause(ctx, failures) != nil {
@@ -69,16 +77,16 @@ func (b *Backend) WatchLoss(ctx context.Context, c lockclient.Claim) error {
 	}
 }
 
-// exists returns the revision at which the claim's key was there; ErrLost when it is not.
-func (b *Backend) exists(ctx context.Context, r ref) (at int64, err error) {
+// exists returns the revision and term at which the claim's key was there; ErrLost when it is not.
+func (b *Backend) exists(ctx context.Context, r ref) (at int64, term uint64, err error) {
 	resp, err := b.client.Get(ctx, r.key, clientv3.WithKeysOnly())
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	if len(resp.Kvs) == 0 || resp.Kvs[0].CreateRevision != r.rev {
-		return 0, lockclient.ErrLost
+		return 0, 0, lockclient.ErrLost
 	}
-	return resp.Header.Revision, nil
+	return resp.Header.Revision, resp.Header.RaftTerm, nil
 }
 
 // watchGone waits until one of keys was deleted after revision at, or it is time to look anyway: a few TTLs, in case the

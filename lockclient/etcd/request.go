@@ -3,6 +3,7 @@ package etcd
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -54,7 +55,7 @@ func (b *Backend) enqueue(ctx context.Context, req lockclient.Request, id client
 			return lockclient.Claim{}, sorted(ctx, err)
 		}
 		if resp.Succeeded {
-			r := ref{key: key, rev: resp.Header.Revision, lease: id, epoch: epoch}
+			r := ref{key: key, rev: resp.Header.Revision, lease: id, epoch: epoch, term: new(atomic.Uint64)}
 			c := lockclient.Claim{Name: req.Name, Mode: req.Mode, Held: len(resp.Responses[0].GetResponseRange().Kvs) == 0, Ref: r}
 			if c.Held {
 				c.Token = r.token()
