@@ -66,7 +66,7 @@ func TestAuthentication(t *testing.T) {
 	do(raw.AuthEnable(background))
 	host := strings.TrimPrefix(cluster.Endpoints()[0], "http://")
 
-	c, err := lockclient.Open(background, "etcd://app:p%40ss@"+host+"/app?ttl=1s")
+	c, err := lockclient.Open(background, "etcd://app:p%40ss@"+host+"/app?ttl=3s")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,7 +83,7 @@ func TestAuthentication(t *testing.T) {
 		}
 		next <- err
 	}()
-	time.Sleep(2 * time.Second) // renewals, in the queue and after, need rights too
+	time.Sleep(4 * time.Second) // renewals, in the queue and after, need rights too
 	if err := l.Confirm(background); err != nil {
 		t.Error(err)
 	}
