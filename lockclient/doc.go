@@ -54,7 +54,7 @@
 //   - Two goroutines that share a session both hold (etcd #11364), a lost lock object is unusable (Consul #4902): each
 //     acquisition is a claim with a lease of its own, and each Lease is used once.
 //   - A stalled ex-leader revokes live leases (etcd #15247, #12528): it costs the lock, which WatchLoss and the next
-//     renewal report; the fence protects the data.
+//     renewal report; the fence protects the data. Its answers to renewals are recognized by their term.
 //   - Observers see a wrong leader, stop after a compaction, or never hear of vacancy (etcd #18163, #7815, charts #326):
 //     each state is read, watches only say when; vacancy is a state.
 //   - A command runs on after the loss, or long into the next tenure (etcd #8365, Consul #9788, #1843, Cilium #42920): the
