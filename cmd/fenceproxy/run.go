@@ -78,6 +78,9 @@ func runUnderLock(cmd *cobra.Command, f *runFlags, argv []string) error {
 	if f.grace < 0 || f.grace > f.ttl/2 {
 		return usageError(cmd, fmt.Errorf("--grace %v is not between 0 and half of --ttl, %v", f.grace, f.ttl))
 	}
+	if os.Getenv("FENCE_LOCK") == f.lock && !f.try && f.wait == 0 {
+		fmt.Fprintf(cmd.ErrOrStderr(), "fenceproxy: this runs under lock %q already; from the same service it waits for itself, for ever\n", f.lock)
+	}
 	path, err := exec.LookPath(argv[0])
 	if err != nil {
 		return notRunnable(argv[0], err)

@@ -250,6 +250,25 @@ func TestGuardianKilled(t *testing.T) {
 	}
 }
 
+// Both at once: the command's first process dies with the guardian. What it has started is for the fence.
+func TestBothKilled(t *testing.T) {
+	w := newWorld(t, pgtest.Shared(t))
+	p := w.run("both", stubborn["ignores SIGTERM"])
+	p.says("up")
+	guardian := p.guardian()
+	p.kill(syscall.SIGSTOP)
+	syscall.Kill(guardian, syscall.SIGKILL)
+	p.kill(syscall.SIGKILL)
+	eventually(t, "the command is gone", func() bool {
+		for _, c := range p.children() {
+			if strings.Contains(c, "trap") {
+				return false
+			}
+		}
+		return true
+	})
+}
+
 // A run inside of a run presents both tokens.
 func TestNestedRuns(t *testing.T) {
 	w := newWorld(t, pgtest.Shared(t))
@@ -259,4 +278,6 @@ func TestNestedRuns(t *testing.T) {
 	if s := p.out.String(); !strings.Contains(s, "outer=1.1,inner=1.2") {
 		t.Error(s, p.err)
 	}
+	p = w.run("outer", binary+` run --lock outer --try --backend "$FENCEPROXY_BACKEND" -- true`)
+	p.wantExit(75)
 }
