@@ -94,6 +94,7 @@ func (e *Engine) clientType(typ byte) {
 		}
 		e.skipping = false
 		e.boundary(slotSync).afterData = e.dataSent
+		e.open = false
 	case wire.FrontendCopyData:
 		e.dataSent = true
 	case wire.FrontendCopyDone, wire.FrontendCopyFail:
@@ -138,17 +139,22 @@ func (e *Engine) clientMessage(typ byte, b []byte, size int) error {
 	switch typ {
 	case wire.FrontendParse:
 		ok = e.clientParse(body)
+		e.open = true
 	case wire.FrontendBind:
 		ok = e.clientBind(body, len(b) == size)
+		e.open = true
 	case wire.FrontendDescribe:
 		var name []byte
 		if _, name, ok = wire.DecodeDescribe(body); ok && !(e.enforcing() && e.refuseName(name)) {
 			e.slots.push().kind = slotDescribe
 		}
+		e.open = true
 	case wire.FrontendClose:
 		ok = e.clientClose(body)
+		e.open = true
 	case wire.FrontendExecute:
 		ok = e.clientExecute(body)
+		e.open = true
 	case wire.FrontendQuery:
 		ok = e.clientQuery(body)
 	case wire.FrontendFunctionCall:

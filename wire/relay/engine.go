@@ -65,6 +65,7 @@ type Engine struct {
 	slots    slots
 	names    names
 	segment  uint64 // number of the current Sync segment, from 1
+	open     bool   // messages of the extended protocol were sent since the last Sync or Query
 	syncs    int    // Syncs, Queries and FunctionCalls that wait for their ReadyForQuery
 	skipping bool   // the server ignores messages up to the next Sync, which was not sent yet
 	copyIn   bool   // the server reads copy data: it ignores Flush and Sync

@@ -1,6 +1,9 @@
 package relay
 
-import "testing"
+import (
+	"slices"
+	"testing"
+)
 
 // BenchmarkEngine is the engine's own cost of a transaction, both directions, without sockets. The claim that it is made
 // for: 0 allocations per forwarded message (README).
@@ -12,12 +15,15 @@ func BenchmarkEngine(b *testing.B) {
 		{"prepared read", []string{"B |r", "E", "S"}, []string{"2", "D 1", "C SELECT 1", "Z I"}},
 		{"simple read", []string{"Q " + readSQL}, []string{"T", "D 1", "C SELECT 1", "Z I"}},
 		{"prepared fenced write", []string{"B |w", "E", "S"}, append(append([]string{"2"}, guardReplies(false)...), "C UPDATE 1", "Z I")},
-		{"simple fenced write", []string{"Q " + writeSQL}, []string{"T", "D 34", "C SELECT 1", "C UPDATE 1", "Z I"}},
+		{"simple fenced write", []string{"Q " + writeSQL}, append(slices.Clone(simpleGuardReplies), "C UPDATE 1", "Z I")},
 	} {
 		b.Run(k.name, func(b *testing.B) {
 			c := newTalk(b, testConfig(b), "34")
 			c.client("P r|"+readSQL, "P w|"+writeSQL, "S")
 			c.server("1", "1", "Z I")
+			if k.name == "simple fenced write" {
+				c.prepare()
+			}
 			if k.name == "prepared fenced write" {
 				c.client(k.client...)
 				c.server(append(append([]string{"2"}, guardReplies(true)...), "C UPDATE 1", "Z I")...)

@@ -52,6 +52,9 @@ func (e *Engine) extendedFailed(s *slot, fields wire.ErrorFields) reply {
 	if s.origin != injected {
 		return e.exchange(s, fields)
 	}
+	if s.purpose == forReserved && s.ahead {
+		return reply{drop: true} // the guard that needs it will say what is wrong
+	}
 	if s.purpose == forProbe {
 		return reply{drop: !e.probeError(fields)}
 	}

@@ -299,6 +299,9 @@ func (m *model) run(sql string, simple bool) string {
 		m.statements[name] = body
 		m.reply("C PREPARE")
 	case "EXECUTE":
+		if quoted, ok := strings.CutPrefix(rest, `"`); ok {
+			rest, _, _ = strings.Cut(quoted, `"`)
+		}
 		body, ok := m.statements[rest]
 		if !ok {
 			return "26000"

@@ -17,7 +17,8 @@ type queryRun struct {
 // step is one result of a Query: that of a client's statement, or of a guard in front of one.
 type step struct {
 	statement int // index in plan.Statements
-	guard     *guardRun
+	injected  bool
+	guard     *guardRun // of a guard's last result
 	token     *pendingToken
 	prepare   *statement // its pending definition
 	lost      uint64     // reservedSet.lost once it was sent
@@ -95,6 +96,7 @@ func (e *Engine) clientQuery(body []byte) bool {
 			return true
 		}
 	}
+	e.prepareAhead(a.Plan)
 	e.sendQuery(a, sql)
 	return true
 }
@@ -212,19 +214,23 @@ func (e *Engine) spliceGuards(run *queryRun, statement int, d demand) int {
 	if d.session {
 		e.rec.Guard(GuardSession)
 		e.cmem = append(tokens.AppendGuardSession(e.cmem, e.cfg.Bare, e.tokenlessPasses()), ';')
-		run.steps = append(run.steps, step{statement: statement, guard: e.newRun(demand{session: true})})
+		run.steps = append(run.steps, step{statement: statement, injected: true, guard: e.newRun(demand{session: true})})
 	}
 	if !d.fences.Empty() {
 		only := demand{fences: d.fences}
-		if f, t, ok := e.fastFence(d.fences); ok {
+		switch f, t, ok := e.fastFence(d.fences); {
+		case ok && e.reserved.confirmed[reservedLock] && e.reserved.confirmed[reservedRead]:
 			e.rec.Guard(GuardFast)
-			e.cmem = tokens.AppendFastGuard(e.cmem, e.marks[f], e.token.guess.raw, t, e.cfg.Bare)
-		} else {
+			e.appendExecutes(f, t)
+			run.steps = append(run.steps, step{statement: statement, injected: true})
+		case ok:
+			e.rec.Guard(GuardFast)
+			e.cmem = append(tokens.AppendFastGuard(e.cmem, e.marks[f], e.token.guess.raw, t, e.cfg.Bare), ';')
+		default:
 			e.rec.Guard(GuardSlow)
-			e.cmem = tokens.AppendGuard(e.cmem, e.fenceNames(d.fences), e.cfg.Bare)
+			e.cmem = append(tokens.AppendGuard(e.cmem, e.fenceNames(d.fences), e.cfg.Bare), ';')
 		}
-		e.cmem = append(e.cmem, ';')
-		run.steps = append(run.steps, step{statement: statement, guard: e.newRun(only)})
+		run.steps = append(run.steps, step{statement: statement, injected: true, guard: e.newRun(only)})
 	}
 	return len(e.cmem) - at
 }
@@ -273,7 +279,7 @@ func (e *Engine) stepDone(run *queryRun, tag []byte) (swallow bool) {
 		return false
 	}
 	run.next++
-	if s.guard != nil {
+	if s.injected {
 		e.guardPassed(s.guard)
 		return true
 	}

@@ -194,7 +194,7 @@ func (e *Engine) splicedRow(s *slot, size int) bool {
 
 func (q *queryRun) atGuard() bool {
 	s := q.current()
-	return s != nil && s.guard != nil
+	return s != nil && s.injected
 }
 
 // swallowing reports whether the results that come now are those of something injected.
@@ -480,11 +480,16 @@ func (e *Engine) readyForQuery(body []byte, out *Output) reply {
 			drop = true
 		case forProbe:
 			drop = e.probe.state != probeFailed
+		case forReserved:
+			drop = true
 		}
 		if s.segment >= e.lexing.until {
 			e.lexing.until = 0
 		}
 		e.pop()
+	}
+	if e.slots.front() == nil {
+		e.open = false
 	}
 	// Otherwise a Z without a slot: a Sync inside copy data that the server had already given up (see enterCopyIn).
 	e.tx.block = state == wire.TxActive && e.tx.changing == 0

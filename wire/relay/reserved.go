@@ -42,6 +42,7 @@ var reservedStatements = [reservedCount]struct {
 // knew them could prepare something harmless under them (a DO block can) and so switch the guard off.
 type reservedSet struct {
 	prefix    string
+	names     [reservedCount]string
 	confirmed [reservedCount]bool
 	sentIn    [reservedCount]uint64 // segment of the last Parse, 0 for none
 	attempt   [reservedCount]uint64 // number of the last Parse sent
@@ -51,10 +52,18 @@ type reservedSet struct {
 func newReservedSet() reservedSet {
 	var b [9]byte
 	rand.Read(b[:]) // never fails (crypto/rand)
-	return reservedSet{prefix: "_fence_" + hex.EncodeToString(b[:])}
+	return makeReservedSet("_fence_" + hex.EncodeToString(b[:]))
 }
 
-func (r *reservedSet) name(s reserved) string { return r.prefix + string('a'+rune(s)) }
+func makeReservedSet(prefix string) reservedSet {
+	r := reservedSet{prefix: prefix}
+	for s := range r.names {
+		r.names[s] = r.prefix + string('a'+rune(s))
+	}
+	return r
+}
+
+func (r *reservedSet) name(s reserved) string { return r.names[s] }
 func (r *reservedSet) portal() string         { return r.prefix + "p" }
 func (r *reservedSet) poison() string         { return r.prefix + "x" }
 
@@ -72,6 +81,9 @@ func (r *reservedSet) ownsString(name string) bool {
 func (r *reservedSet) present(s reserved, segment uint64) bool {
 	return r.confirmed[s] || r.sentIn[s] == segment
 }
+
+// pending reports whether the server has the statement, or has been sent it and may have it soon.
+func (r *reservedSet) pending(s reserved) bool { return r.confirmed[s] || r.sentIn[s] != 0 }
 
 // appendPrepare appends Close and Parse: whatever the server has under the name, afterwards it has ours.
 func (r *reservedSet) appendPrepare(dst []byte, s reserved) []byte {
