@@ -35,7 +35,7 @@ type lockFlags struct {
 }
 
 func (f *lockFlags) backendFlag(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&f.backend, "backend", os.Getenv(backendVariable),
+	cmd.Flags().StringVar(&f.backend, "backend", "", // not the variable's value: help would print it, password and all
 		"`URL` of the lock service, e.g. postgres://lock@db/app or etcd://host:2379 (default: $"+backendVariable+")")
 }
 
@@ -46,7 +46,16 @@ func (f *lockFlags) add(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&f.try, "try", false, "do not wait at all")
 }
 
+// check completes the flags and refuses what makes no sense.
 func (f *lockFlags) check(cmd *cobra.Command, name string) error {
+	if f.backend == "" {
+		f.backend = os.Getenv(backendVariable)
+	}
+	if a, err := lockclient.ParseAddress(f.backend); err == nil && !cmd.Flags().Changed("ttl") {
+		if d, err := time.ParseDuration(a.Options.Get("ttl")); err == nil {
+			f.ttl = d
+		}
+	}
 	switch {
 	case name == "":
 		return usageError(cmd, errors.New("the name of the lock is missing"))

@@ -112,7 +112,7 @@ func (b *leases) tryBusy(ctx context.Context, claim lockclient.Claim, a answer) 
 // abandon gives up in the background what a request may have left behind.
 func (b *leases) abandon(claim lockclient.Claim) {
 	go func() {
-		ctx, cancel := context.WithTimeout(context.Background(), claim.TTL)
+		ctx, cancel := context.WithTimeout(context.Background(), min(claim.TTL, connectTimeout))
 		defer cancel()
 		b.Release(ctx, claim)
 	}()

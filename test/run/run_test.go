@@ -38,6 +38,7 @@ func TestExitCodes(t *testing.T) {
 		{"no command", []string{"--lock", "a"}, 2, "COMMAND is missing"},
 		{"no lock", []string{"--", "true"}, 2, "name of the lock"},
 		{"bad backend", []string{"--lock", "a", "--backend", "magic://x", "--", "true"}, 2, "unknown lock backend"},
+		{"TTL of the URL", []string{"--lock", "a", "--backend", w.url() + "&ttl=5s", "--grace", "3s", "--", "true"}, 2, "half of --ttl, 5s"},
 		{"bad grace", []string{"--lock", "a", "--grace", "1h", "--", "true"}, 2, "--grace"},
 	} {
 		p := w.start(append([]string{"run"}, tc.args...)...)
