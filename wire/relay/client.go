@@ -87,13 +87,12 @@ func (e *Engine) clientType(typ byte) {
 	switch typ {
 	case wire.FrontendSync:
 		if e.copyIn {
-			if e.dataSent {
-				e.copying.syncs++
-			}
+			e.copying.syncs++
+			e.copying.amongData = e.copying.amongData || e.dataSent
 			return // ignored by the server (copyfromparse.c CopyGetData)
 		}
 		e.skipping = false
-		e.boundary(slotSync).afterData = e.dataSent
+		e.boundary(slotSync)
 		e.open = false
 	case wire.FrontendCopyData:
 		e.dataSent = true
@@ -122,7 +121,7 @@ func (e *Engine) boundary(kind slotKind) *slot {
 // size. The decision is in e.act.
 func (e *Engine) clientMessage(typ byte, b []byte, size int) error {
 	e.act.reset()
-	if e.copyIn && e.copying.syncs > 0 && e.enforcing() {
+	if e.copyIn && e.copying.amongData && e.enforcing() {
 		return errInCopy
 	}
 	if e.copying.resync == resyncWanted {

@@ -52,9 +52,10 @@ type Engine struct {
 	start   Startup
 	session tokens.Session
 
-	phase phase
-	pause pause
-	fatal bool // the session is over; nothing is forwarded any more
+	phase  phase
+	pause  pause
+	fatal  bool // the session is over; nothing is forwarded any more
+	ending bool // the server is ending it: its last words pass, nothing else does
 
 	client assembly
 	server assembly

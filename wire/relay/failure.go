@@ -26,6 +26,10 @@ func (e *Engine) failed(body []byte, out *Output) reply {
 	if e.copying.under {
 		e.copying.under = false
 		if e.copying.syncs > 0 && e.copyFailed() {
+			if code, _ := fields.Get(wire.FieldCode); string(code) == "08P01" {
+				e.ending = true // the server ends the session itself, and says why
+				return reply{}
+			}
 			return e.loseSync(out)
 		}
 	}

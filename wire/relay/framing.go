@@ -79,6 +79,9 @@ func (e *Engine) FromClient(in []byte, out *Output) (n int, err error) {
 	if e.cfg.Mode == ModeOff {
 		return e.passClient(in, out)
 	}
+	if e.ending {
+		return len(in), nil
+	}
 	w := window{in: in}
 	for w.pos < len(in) && e.pause == pauseNone && !e.fatal {
 		if err := e.nextFromClient(&w, out); err != nil {
@@ -131,6 +134,9 @@ func (e *Engine) nextFromClient(w *window, out *Output) error {
 		return nil
 	case lookNames:
 		if len(b) < size && !namesComplete(b) {
+			if len(b) > maxNames {
+				return e.broken(errMalformed, out)
+			}
 			a.held = append(a.held, b...)
 			w.drop(&out.ToServer, len(b))
 			return nil
@@ -225,8 +231,10 @@ func (e *Engine) assembleFromClient(w *window, out *Output) error {
 			return nil
 		}
 	case lookNames:
-		if !namesComplete(a.held) && !take(size) && !namesComplete(a.held) {
+		if !namesComplete(a.held) && !take(min(size, maxNames)) && !namesComplete(a.held) {
 			return nil
+		} else if !namesComplete(a.held) {
+			return e.broken(errMalformed, out)
 		}
 	case lookType:
 	}
@@ -278,6 +286,9 @@ func grown(b []byte, size int) []byte {
 	copy(g, b)
 	return g
 }
+
+// maxNames bounds the start of a Bind that holds its two names; PostgreSQL compares 63 bytes of a name.
+const maxNames = 8 << 10
 
 // namesComplete reports whether the start of a Bind holds both of its names.
 func namesComplete(b []byte) bool {

@@ -99,6 +99,9 @@ func (e *Engine) fetched(st *rewrite.Statement, f func(*rewrite.Statement)) {
 	})
 }
 
+// anythingPlan stands for more definitions than are told apart.
+var anythingPlan = &rewrite.Plan{Statements: []rewrite.Statement{unknownStatement}, Effect: rewrite.EffectUnknown}
+
 var unknownStatement = rewrite.Statement{Effect: rewrite.EffectUnknown, MayChangeToken: true, ChangesLexing: true, Verb: "EXECUTE"}
 
 // opaqueGuarded reports whether the policy puts a guard of the session's fences in front of an opaque statement. In doubt

@@ -568,19 +568,18 @@ func failedClosed(got, want string) bool {
 	return false
 }
 
-// amongData reports whether a Sync stands behind copy data and in front of their end: then the engine may end the session.
+// amongData reports whether a Sync stands between a COPY and the end of its data: then the engine may end the session if
+// the copy fails and more was sent behind it.
 func amongData(msgs []string) bool {
-	data := false
+	copying := false
 	for _, m := range msgs {
-		switch m[0] {
-		case 'd':
-			data = true
-		case 'S':
-			if data {
-				return true
-			}
-		default:
-			data = false
+		switch {
+		case strings.Contains(m, "COPY"):
+			copying = true
+		case m[0] == 'c' || m[0] == 'f':
+			copying = false
+		case m[0] == 'S' && copying:
+			return true
 		}
 	}
 	return false

@@ -16,6 +16,10 @@ const (
 // only while the client is paused or not yet ready, and then also EffectResume or EffectAnnounce.
 func (e *Engine) FromServer(in []byte, out *Output) error {
 	e.smem = e.smem[:0]
+	if e.ending && e.server.rest == 0 && len(e.server.held) == 0 {
+		out.ToClient.add(in)
+		return nil
+	}
 	w := window{in: in}
 	for w.pos < len(in) && !e.fatal {
 		if err := e.nextFromServer(&w, out); err != nil {
@@ -217,11 +221,11 @@ func (e *Engine) serverType(typ byte, out *Output) (drop bool) {
 		}
 		return e.swallowing()
 	case wire.BackendParseComplete, wire.BackendBindComplete, wire.BackendCloseComplete, wire.BackendPortalSuspended:
-		return e.completed(typ)
+		return e.completed(typ, out)
 	case wire.BackendEmptyQueryResponse:
 		s := e.slots.front()
-		if s != nil && s.kind == slotExecute {
-			return e.completed(typ)
+		if s == nil || s.kind != slotQuery {
+			return e.completed(typ, out)
 		}
 		return false
 	case wire.BackendCopyInResponse:
@@ -230,20 +234,20 @@ func (e *Engine) serverType(typ byte, out *Output) (drop bool) {
 	case wire.BackendErrorResponse: // too long to be looked at
 		return e.failed(nil, out).drop
 	case wire.BackendCommandComplete:
-		return e.commandComplete(nil)
+		return e.commandComplete(nil, out)
 	}
 	return false
 }
 
 // completed pops the slot of a message that the server has carried out.
-func (e *Engine) completed(typ byte) (drop bool) {
+func (e *Engine) completed(typ byte, out *Output) (drop bool) {
 	if typ == wire.BackendCloseComplete && (e.copying.resync == resyncSent || e.copying.resync == resyncMark) {
 		e.resyncClosed()
 		return true
 	}
 	s := e.slots.front()
 	if s == nil {
-		return false
+		return e.loseCount(out)
 	}
 	switch {
 	case typ == wire.BackendParseComplete && s.kind == slotParse:
@@ -268,10 +272,11 @@ func (e *Engine) completed(typ byte) (drop bool) {
 		if s.portal != nil {
 			s.portal.current = verdict{}
 		}
+		e.names.tidy(s.statement, s.portal)
 		s.statement, s.portal = nil, nil
 	case (typ == wire.BackendPortalSuspended || typ == wire.BackendEmptyQueryResponse) && s.kind == slotExecute:
 	default:
-		return s.origin == injected
+		return e.loseCount(out)
 	}
 	drop = s.origin == injected
 	e.pop()
@@ -285,17 +290,17 @@ func (e *Engine) enterCopyIn() {
 	e.slots.front() // so that the COPY is at the head, without markers of an earlier one
 	for i := 1; i < e.slots.n; i++ {
 		s := e.slots.at(i)
-		if s.kind == slotCopyEnd {
+		switch s.kind {
+		case slotCopyEnd:
 			e.copyIn = false
 			return
-		}
-		if s.kind != slotSync {
-			return
-		}
-		s.kind = slotCopyEnd
-		e.syncs--
-		if s.afterData {
+		case slotSync:
+			s.kind = slotMaybeSync
+			e.syncs--
 			e.copying.syncs++
+		case slotGone:
+		default:
+			return
 		}
 	}
 }
@@ -305,9 +310,11 @@ func (e *Engine) pop() {
 	s := e.slots.at(0)
 	if s.statement != nil && s.kind != slotClose {
 		s.statement.settle(false)
+		e.names.tidy(s.statement, nil)
 	}
 	if s.portal != nil && s.kind == slotBind {
 		s.portal.settle(false)
+		e.names.tidy(nil, s.portal)
 	}
 	if s.purpose == forReserved {
 		e.reserved.answered(s.reserved, s.attempt, false)
@@ -350,7 +357,7 @@ func (e *Engine) serverMessage(typ byte, m []byte, out *Output) reply {
 		e.parameterStatus(body)
 	case wire.BackendCommandComplete:
 		tag, _ := wire.DecodeCommandComplete(body)
-		return reply{drop: e.commandComplete(tag)}
+		return reply{drop: e.commandComplete(tag, out)}
 	case wire.BackendDataRow:
 		e.injectedRow(body)
 		return reply{drop: true}
@@ -387,24 +394,30 @@ func (e *Engine) injectedRow(body []byte) {
 	}
 }
 
-func (e *Engine) commandComplete(tag []byte) (drop bool) {
+func (e *Engine) commandComplete(tag []byte, out *Output) (drop bool) {
+	if e.phase != phaseReady {
+		return e.swallowing()
+	}
 	s := e.slots.front()
 	if s == nil {
-		return false
+		return e.loseCount(out)
 	}
 	if s.kind == slotQuery {
-		e.copying.under = false
 		if s.query != nil {
+			if !s.query.atGuard() {
+				e.copyDone()
+			}
 			return e.stepDone(s.query, tag) || s.origin == injected
 		}
+		e.copyDone()
 		return s.origin == injected
 	}
 	if s.kind != slotExecute {
-		return s.origin == injected
+		return e.loseCount(out)
 	}
 	drop = s.origin == injected
 	if !drop {
-		e.copying.under = false
+		e.copyDone()
 	}
 	if s.purpose == forGuard {
 		e.guardPassed(s.guard)
@@ -487,11 +500,13 @@ func (e *Engine) readyForQuery(body []byte, out *Output) reply {
 			e.lexing.until = 0
 		}
 		e.pop()
+	} else if e.copying.resync != resyncWanted { // of a Sync among the data of a copy that has failed
+		return reply{drop: e.loseCount(out)}
 	}
+	e.skipping = e.skipping && e.copying.resync == resyncNone && e.slots.n > 0
 	if e.slots.front() == nil {
 		e.open = false
 	}
-	// Otherwise a Z without a slot: a Sync inside copy data that the server had already given up (see enterCopyIn).
 	e.tx.block = state == wire.TxActive && e.tx.changing == 0
 	e.tx.aborted = state == wire.TxFailed && e.tx.changing == 0
 	if state == wire.TxIdle {

@@ -14,9 +14,10 @@ import "github.com/fenceproxy/fenceproxy/wire"
 // ends. If more was sent, the session ends, as PostgreSQL itself ends one that has lost synchronization; no client has a
 // reason to put a Sync among copy data and more behind it.
 type copying struct {
-	under  bool // between CopyInResponse and the end of the copy
-	syncs  int  // Syncs that the server may have ignored or answered
-	resync resync
+	under     bool // between CopyInResponse and the end of the copy
+	syncs     int  // Syncs that the server may have ignored or answered
+	amongData bool // one of them stands behind copy data
+	resync    resync
 }
 
 type resync uint8
@@ -36,13 +37,44 @@ func (e *Engine) copyFailed() (lost bool) {
 	}
 	for i := 1; i < e.slots.n; i++ {
 		switch e.slots.at(i).kind {
-		case slotSync, slotCopyEnd:
+		case slotSync, slotCopyEnd, slotMaybeSync, slotGone:
 		default:
 			return true
 		}
 	}
 	e.copying.resync = resyncWanted
 	return false
+}
+
+// copyDone: the copy has completed, so the server has ignored the Syncs in front of its CopyDone.
+func (e *Engine) copyDone() {
+	if !e.copying.under {
+		return
+	}
+	e.copying = copying{resync: e.copying.resync}
+	for i := 1; i < e.slots.n; i++ {
+		s := e.slots.at(i)
+		switch s.kind {
+		case slotCopyEnd:
+			s.kind = slotGone
+			return
+		case slotMaybeSync:
+			s.kind = slotGone
+		case slotGone:
+		default:
+			return
+		}
+	}
+}
+
+// loseCount ends the session: a reply has come that the oldest unanswered message cannot have. Nothing that the engine
+// believes can be relied on then.
+func (e *Engine) loseCount(out *Output) (drop bool) {
+	if !e.enforcing() {
+		return false
+	}
+	e.violation("terminating connection because protocol synchronization was lost", out)
+	return true
 }
 
 func (e *Engine) loseSync(out *Output) reply {

@@ -14,9 +14,13 @@ const (
 	slotSync     slotKind = 'S'
 	slotQuery    slotKind = 'Q'
 	slotFunction slotKind = 'F'
-	// slotCopyEnd marks where the client ended its copy data (CopyDone, CopyFail), or a Sync that the server ignores
-	// because it is in COPY-IN. It has no reply.
+	// slotCopyEnd marks where the client ended its copy data (CopyDone, CopyFail). It has no reply.
 	slotCopyEnd slotKind = 'c'
+	// slotMaybeSync is a Sync that was sent before the server said that it reads copy data: it ignores the Sync, or answers
+	// it if the copy has failed by then.
+	slotMaybeSync slotKind = 's'
+	// slotGone is dropped when it comes to the front.
+	slotGone slotKind = '-'
 )
 
 // origin says who caused a message and so who gets its reply.
@@ -52,7 +56,6 @@ type slot struct {
 	segment   uint64 // of a Sync, Query or FunctionCall: what it ends
 	attempt   uint64 // of the Parse of a reserved statement
 	lost      uint64 // reservedSet.lost once it was sent
-	afterData bool   // of a Sync: copy data were sent in front of it
 	changesTx bool   // the transaction may be another one after the reply
 	statement *statement
 	portal    *portal
@@ -95,11 +98,13 @@ func (q *slots) pop() {
 
 // front is the slot that the next reply belongs to, or nil.
 func (q *slots) front() *slot {
-	for q.n > 0 && q.at(0).kind == slotCopyEnd {
-		q.pop()
+	for q.n > 0 {
+		switch s := q.at(0); s.kind {
+		case slotCopyEnd, slotMaybeSync, slotGone:
+			q.pop()
+		default:
+			return s
+		}
 	}
-	if q.n == 0 {
-		return nil
-	}
-	return q.at(0)
+	return nil
 }

@@ -87,12 +87,21 @@ func (n *named) possible(segment uint64) verdict {
 	} else if last := n.pending[k-1]; last.segment == segment {
 		return last.verdict
 	}
+	if len(n.pending) > maxInDoubt {
+		return verdict{plan: anythingPlan}
+	}
 	v := n.current
 	for _, d := range n.pending {
 		v.add(d.verdict)
+		if len(v.more) > maxInDoubt {
+			return verdict{plan: anythingPlan}
+		}
 	}
 	return v
 }
+
+// maxInDoubt bounds the definitions that are told apart; beyond, a name may stand for anything.
+const maxInDoubt = 8
 
 // settle takes the oldest pending definition: the server confirmed it, or never ran it.
 func (n *named) settle(confirmed bool) {
@@ -107,9 +116,15 @@ func (n *named) settle(confirmed bool) {
 	n.pending = n.pending[:len(n.pending)-1]
 }
 
-type statement struct{ named }
+type statement struct {
+	named
+	name string // its key in names; "" for the unnamed one
+}
 
-type portal struct{ named }
+type portal struct {
+	named
+	name string
+}
 
 // names are the prepared statements and portals of a session. SQL's PREPARE and the protocol's Parse share one
 // namespace, and so do DECLARE and Bind.
@@ -140,8 +155,8 @@ func (n *names) makeStatement(name []byte) *statement {
 	if n.statements == nil {
 		n.statements = make(map[string]*statement)
 	}
-	s := &statement{}
-	n.statements[string(cut(name))] = s
+	s := &statement{name: string(cut(name))}
+	n.statements[s.name] = s
 	return s
 }
 
@@ -160,9 +175,19 @@ func (n *names) makePortal(name []byte) *portal {
 	if n.portals == nil {
 		n.portals = make(map[string]*portal)
 	}
-	p := &portal{}
-	n.portals[string(cut(name))] = p
+	p := &portal{name: string(cut(name))}
+	n.portals[p.name] = p
 	return p
+}
+
+// tidy removes a name that stands for nothing.
+func (n *names) tidy(s *statement, p *portal) {
+	if s != nil && s.current.empty() && len(s.pending) == 0 && s.name != "" && n.statements[s.name] == s {
+		delete(n.statements, s.name)
+	}
+	if p != nil && p.current.empty() && len(p.pending) == 0 && p.name != "" && n.portals[p.name] == p {
+		delete(n.portals, p.name)
+	}
 }
 
 // forget drops the confirmed definition of one prepared statement.
