@@ -90,9 +90,9 @@ func TestAuthentication(t *testing.T) {
 	if err := errors.Join(l.Release(background), <-next); err != nil {
 		t.Error(err)
 	}
-	ctx, cancel := context.WithTimeout(background, 3*time.Second)
+	ctx, cancel := context.WithTimeout(background, 20*time.Second)
 	defer cancel()
-	for what, url := range map[string]string{"password": "etcd://app:wrong@" + host + "/app", "prefix": "etcd://app:p%40ss@" + host + "/other"} {
+	for what, url := range map[string]string{"password": "etcd://app:wrong@" + host + "/app?dial=10s", "prefix": "etcd://app:p%40ss@" + host + "/other?dial=10s"} {
 		if c, err := lockclient.Open(ctx, url); err == nil {
 			c.Close()
 			t.Errorf("opens with a wrong %s", what)
