@@ -54,6 +54,7 @@ func runMember(text string) error {
 		c.ClusterState = embed.ClusterStateFlagExisting
 	}
 	c.TickMs, c.ElectionMs, c.UnsafeNoFsync = 50, 500, true
+	c.BcryptCost = 4 // the least: under the race detector a password check takes seconds
 	c.LogLevel, c.LogOutputs = "panic", []string{"/dev/null"}
 	e, err := embed.StartEtcd(c)
 	if err != nil {
