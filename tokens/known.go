@@ -14,15 +14,13 @@ type knownKey struct{ db, fence string }
 
 const maxKnown = 1 << 16
 
-// Observe notes a mark that the database told. A lower one than is known changes nothing.
+// Observe notes a mark that the database told. It replaces what is known, also a higher one: the fence schema may have
+// been installed anew, or the database restored.
 func (k *Known) Observe(db string, m Mark) {
 	key := knownKey{db, m.Name}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	old, ok := k.marks[key]
-	if ok && m.Token.Compare(old.Token) < 0 {
-		return
-	}
+	_, ok := k.marks[key]
 	if k.marks == nil {
 		k.marks = make(map[knownKey]Mark)
 	}

@@ -20,6 +20,7 @@ import (
 type initOptions struct {
 	dsn       string
 	file      string
+	control   string
 	print     bool
 	uninstall bool
 	yes       bool
@@ -34,11 +35,12 @@ func newInit() *cobra.Command {
 changes nothing. It says what it changed, and which GRANTs the control role still needs.
 
 The role of --dsn owns the database and has CREATEROLE, or is a superuser; with --print the
-SQL is printed instead, for a DBA to run, and no database is needed. With --config the role
-of the configuration's control DSN is the one whose rights are checked.
+SQL is printed instead, for a DBA to run, and no database is needed. --control-role names the
+role of serve's --control or --upstream DSN, whose rights are checked; with --config it is
+read from there.
 
 --uninstall removes everything, marks included. It asks first, unless --yes is given.`,
-		Example: `  fenceproxy init --dsn postgres://postgres@db/app
+		Example: `  fenceproxy init --dsn postgres://postgres@db/app --control-role fence_proxy
   fenceproxy init --print > fence.sql
   fenceproxy init --dsn postgres://postgres@db/app --config fenceproxy.yaml
   fenceproxy init --dsn postgres://postgres@db/app --uninstall --yes`,
@@ -60,6 +62,7 @@ of the configuration's control DSN is the one whose rights are checked.
 	f := cmd.Flags()
 	f.StringVar(&o.dsn, "dsn", "", "`DSN` of the database (default: PGHOST, PGDATABASE, PGUSER, ... as for psql)")
 	f.StringVar(&o.file, "config", os.Getenv("FENCEPROXY_CONFIG"), "configuration `FILE`, for its control role")
+	f.StringVar(&o.control, "control-role", "", "`ROLE` that the proxy raises marks with (default: that of the configuration, else that of the DSN)")
 	f.BoolVar(&o.print, "print", false, "print the SQL instead of running it")
 	f.BoolVar(&o.uninstall, "uninstall", false, "remove the schema and its roles")
 	f.BoolVar(&o.yes, "yes", false, "do not ask before --uninstall")
@@ -70,6 +73,9 @@ func runInit(cmd *cobra.Command, o *initOptions) error {
 	role, err := controlRole(o.file)
 	if err != nil {
 		return err
+	}
+	if o.control != "" {
+		role = o.control
 	}
 	ctx, out := cmd.Context(), cmd.OutOrStdout()
 	conn, err := connect(ctx, o.dsn)

@@ -454,7 +454,10 @@ func (e *Engine) sentStatement(st *rewrite.Statement) (changesTx bool) {
 		e.doubt.cursors = true
 	}
 	switch st.Kind {
+	case rewrite.KindCommit, rewrite.KindCommitChain, rewrite.KindPrepareTx:
+		e.token.ending()
 	case rewrite.KindRollback, rewrite.KindRollbackChain:
+		e.token.ending()
 		e.token.rolledBack()
 	case rewrite.KindRollbackTo:
 		e.token.rolledBackTo()

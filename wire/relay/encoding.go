@@ -10,9 +10,6 @@ import (
 // lexer treats all bytes beyond ASCII alike, as letters, so each of them stands for a letter here. Names of fenced tables
 // cannot be compared that way: if one is not ASCII, the text is taken for unreadable.
 func (e *Engine) analyzeBytewise(sql []byte, s rewrite.Settings) rewrite.Analysis {
-	if e.encoding == "SQL_ASCII" && utf8.Valid(sql) {
-		return e.cfg.Analyzer.Analyze(&e.scratch, sql, s)
-	}
 	if !e.cfg.Analyzer.ASCIINames() {
 		s.UnsafeEncoding = true
 		return e.cfg.Analyzer.Analyze(&e.scratch, sql, s)

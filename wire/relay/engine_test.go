@@ -598,3 +598,27 @@ func TestTextsInOtherEncodingsAreRead(t *testing.T) {
 	c.server("S client_encoding=SJIS")
 	same(t, "unsafe", c.client("Q SELECT 'caf\xe9'"), "P S")
 }
+
+// I5. An assignment is believed when the transaction that made it is known to go on or to be committed. Mutant: confirmed
+// sets sure.
+func TestI5TokenOfADoomedTransactionIsNotBelieved(t *testing.T) {
+	c := newTalk(t, testConfig(t), "34")
+	c.client("P |SET fence.token = ''", "B |", "E", "H")
+	c.server("1", "2", "C SET")
+	if got := c.client("P |SELECT 1/0", "B |", "E", "S", "Q SELECT f()"); !strings.Contains(got, "guard_session") {
+		t.Errorf("behind a failure that is not known yet: %s", got)
+	}
+}
+
+func TestI5TokenIsInDoubtWhileItsTransactionEnds(t *testing.T) {
+	c := newTalk(t, testConfig(t), "34")
+	c.client("Q BEGIN")
+	c.server("C BEGIN", "Z T")
+	c.client("Q SET LOCAL fence.token = ''")
+	c.server("C SET", "Z T")
+	c.client("Q COMMIT", "Q SELECT pg_sleep(1)")
+	c.server("C COMMIT", "Z I")
+	if got := c.client("Q SELECT f()"); !strings.Contains(got, "guard_session") {
+		t.Errorf("behind a COMMIT, with a Query unanswered: %s", got)
+	}
+}

@@ -22,6 +22,7 @@ func (e *Engine) failed(body []byte, out *Output) reply {
 	}
 	e.copyIn = false
 	e.tx.failed = true
+	e.token.failed()
 	e.tx.disturb()
 	if e.copying.under {
 		e.copying.under = false

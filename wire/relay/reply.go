@@ -509,6 +509,9 @@ func (e *Engine) readyForQuery(body []byte, out *Output) reply {
 	}
 	e.tx.block = state == wire.TxActive && e.tx.changing == 0
 	e.tx.aborted = state == wire.TxFailed && e.tx.changing == 0
+	if state != wire.TxFailed {
+		e.token.ready()
+	}
 	if state == wire.TxIdle {
 		e.names.forgetPortals()
 		if e.syncs == 0 {

@@ -25,6 +25,10 @@ func (p presented) absent() bool { return p.raw == "" }
 type tokenState struct {
 	guess presented
 	sure  bool
+	// told is the serial at which the server told the value. It is sure at the next ReadyForQuery: until then an error can
+	// take it back.
+	told   uint64
+	isTold bool
 	// changed: something that may change the token was sent since the last transaction ended.
 	changed bool
 	serial  uint64 // counts what was sent that may change the token
@@ -78,7 +82,32 @@ func (t *tokenState) assign(v presented, local bool) (serial uint64) {
 // confirmed: the server has completed the assignment with that serial.
 func (t *tokenState) confirmed(serial uint64) {
 	if t.serial == serial {
+		t.told, t.isTold = serial, true
+	}
+}
+
+// ready: ReadyForQuery, of a transaction that goes on or was committed.
+func (t *tokenState) ready() {
+	if t.isTold && t.told == t.serial {
 		t.sure = true
+	}
+	t.isTold = false
+}
+
+// ending: the end of the transaction was sent. What comes after it is judged by what is known then.
+func (t *tokenState) ending() {
+	if t.changed {
+		t.serial++
+		t.sure = false
+	}
+}
+
+// failed: an error may have taken back what the transaction assigned.
+func (t *tokenState) failed() {
+	t.isTold = false
+	if t.changed {
+		t.serial++
+		t.sure = false
 	}
 }
 
@@ -89,6 +118,10 @@ func (t *tokenState) learn(raw []byte, serial uint64) {
 	}
 	if t.guess.raw != string(raw) {
 		t.guess = present(string(raw))
+	}
+	if t.changed {
+		t.told, t.isTold = serial, true
+		return
 	}
 	t.sure = true
 }
