@@ -48,6 +48,11 @@ func init() {
 	}
 }
 
+// locker: it holds back others until the end of the transaction or session: EffectLock.
+func locker(name string) bool {
+	return strings.HasPrefix(name, "pg_advisory_") || strings.HasPrefix(name, "pg_try_advisory_")
+}
+
 // functions are those of the application that its configuration declares harmless.
 type functions map[tableName]bool
 
@@ -71,6 +76,8 @@ func (j *judge) call(x *pg.FuncCall) {
 	n := lastTwo(x.Funcname)
 	switch catalog := n.schema == "" || n.schema == "pg_catalog"; {
 	case j.a.functions[n]:
+	case catalog && locker(n.name):
+		j.effect(EffectLock)
 	case catalog && harmless()[n.name]:
 	case catalog && n.name == "set_config":
 		j.setConfig(x)

@@ -32,7 +32,7 @@ func TestI5FunctionsAreOpaqueUnlessKnown(t *testing.T) {
 		{"ts_rewrite('a', 'select f()')", EffectOpaque}, {"dblink('', 'x')", EffectOpaque}, {"crosstab('select f()')", EffectOpaque},
 		{"pg_file_write('a', 'b', true)", EffectOpaque}, {"brin_summarize_new_values('i')", EffectOpaque},
 		{"pg_restore_relation_stats('a', 1)", EffectOpaque}, {"binary_upgrade_set_next_pg_type_oid(1)", EffectOpaque},
-		{"pg_notify('a', 'b')", EffectNone}, {"pg_advisory_xact_lock(1)", EffectNone}, {"pg_sleep(0)", EffectNone},
+		{"pg_notify('a', 'b')", EffectNone}, {"pg_advisory_xact_lock(1)", EffectLock}, {"pg_sleep(0)", EffectNone},
 		{"uuidv7()", EffectNone}, {"gen_random_uuid()", EffectNone}, {"fence.guard_session('')", EffectNone},
 		{"fence.bump('x')", EffectOpaque}, {"plpgsql_validator(1)", EffectOpaque},
 	} {

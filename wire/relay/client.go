@@ -334,6 +334,7 @@ func (e *Engine) clientExecute(body []byte) bool {
 	}
 	if v.plain() {
 		e.countStatements(v.plan)
+		e.tx.touchedNow = e.tx.touchedNow || v.plan.Effect >= rewrite.EffectLock
 		e.slots.push().kind = slotExecute
 		return true
 	}

@@ -65,18 +65,26 @@ func (e *Engine) addStatement(d *demand, st *rewrite.Statement) {
 }
 
 // executed calls f for every statement that an EXECUTE may run. The protocol prepares any statement, also EXECUTE (which
-// may name itself), PREPARE and COMMIT; what is more than reading or writing is not followed into: it may do anything.
+// may name itself) and PREPARE.
 func (e *Engine) executed(st *rewrite.Statement, f func(*rewrite.Statement)) {
 	v := e.possibleStatement([]byte(st.Name))
 	v.each(func(p *rewrite.Plan) {
 		for i := range p.Statements {
-			if p.Statements[i].Kind != rewrite.KindOther {
-				f(&unknownStatement)
-				continue
-			}
-			f(&p.Statements[i])
+			followed(&p.Statements[i], f)
 		}
 	})
+}
+
+// followed calls f for a statement that another one runs, or for one that may do anything.
+func followed(st *rewrite.Statement, f func(*rewrite.Statement)) {
+	switch st.Kind {
+	case rewrite.KindOther, rewrite.KindEmpty, rewrite.KindSet, rewrite.KindCopyOut, rewrite.KindBegin, rewrite.KindCommit,
+		rewrite.KindCommitChain, rewrite.KindRollback, rewrite.KindRollbackChain, rewrite.KindSavepoint, rewrite.KindRollbackTo,
+		rewrite.KindRelease:
+		f(st)
+	default: // EXECUTE, FETCH, PREPARE, ...: of itself perhaps
+		f(&unknownStatement)
+	}
 }
 
 // fetched calls f for every statement that a FETCH or MOVE may run. It takes any portal, also one that Bind made, and runs
@@ -89,12 +97,11 @@ func (e *Engine) fetched(st *rewrite.Statement, f func(*rewrite.Statement)) {
 	v := p.possible(e.segment)
 	v.each(func(plan *rewrite.Plan) {
 		for i := range plan.Statements {
-			switch plan.Statements[i].Kind {
-			case rewrite.KindOther, rewrite.KindExecute:
-				f(&plan.Statements[i])
-			default: // another FETCH, of itself perhaps
-				f(&unknownStatement)
+			if plan.Statements[i].Kind == rewrite.KindExecute {
+				f(&plan.Statements[i]) // which is not followed into another EXECUTE, nor into a FETCH
+				continue
 			}
+			followed(&plan.Statements[i], f)
 		}
 	})
 }

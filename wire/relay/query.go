@@ -64,6 +64,7 @@ func (e *Engine) clientQuery(body []byte) bool {
 	if a.Plain {
 		e.countStatements(a.Plan)
 		e.boundary(slotQuery)
+		e.tx.touchedBefore = e.tx.touchedBefore || a.Effect >= rewrite.EffectLock
 		return true
 	}
 	if e.cfg.Mode == ModeObserve {
