@@ -114,3 +114,25 @@ func (e *Engine) resyncClosed() {
 	}
 	e.copying.resync = resyncLast
 }
+
+// enterCopyIn: the server reads copy data now. It ignores every Sync up to the CopyDone or CopyFail, also those that were
+// sent already (libpq sends one with the Execute).
+func (e *Engine) enterCopyIn() {
+	e.copyIn, e.copying = true, copying{under: true}
+	e.slots.front() // so that the COPY is at the head, without markers of an earlier one
+	for i := 1; i < e.slots.n; i++ {
+		s := e.slots.at(i)
+		switch s.kind {
+		case slotCopyEnd:
+			e.copyIn = false
+			return
+		case slotSync:
+			s.kind = slotMaybeSync
+			e.syncs--
+			e.copying.syncs++
+		case slotGone:
+		default:
+			return
+		}
+	}
+}

@@ -1,0 +1,61 @@
+package relay
+
+import (
+	"github.com/fenceproxy/fenceproxy/wire"
+)
+
+func (e *Engine) readyForQuery(body []byte, out *Output) reply {
+	state, ok := wire.DecodeReadyForQuery(body)
+	if !ok {
+		return reply{}
+	}
+	if e.phase != phaseReady {
+		return e.startupReady(state, out)
+	}
+	e.tx.state = state
+	e.copyIn, e.copying.under = false, false
+	if e.copying.resync >= resyncSent {
+		return e.resyncReady()
+	}
+	if e.cfg.Mode == ModeOff {
+		e.syncs = max(0, e.syncs-1)
+		return reply{}
+	}
+	var drop bool
+	if s := e.slots.front(); s != nil && (s.kind == slotSync || s.kind == slotQuery || s.kind == slotFunction) {
+		switch s.purpose {
+		case forQuestion:
+			e.answered()
+			drop = true
+		case forProbe:
+			drop = e.probe.state != probeFailed
+		case forReserved:
+			drop = true
+		}
+		if s.segment >= e.lexing.until {
+			e.lexing.until = 0
+		}
+		e.pop()
+	} else if e.copying.resync != resyncWanted { // of a Sync among the data of a copy that has failed
+		return reply{drop: e.loseCount(out)}
+	}
+	e.skipping = e.skipping && e.copying.resync == resyncNone && e.slots.n > 0
+	if e.slots.front() == nil {
+		e.open = false
+	}
+	e.tx.block = state == wire.TxActive && e.tx.changing == 0
+	e.tx.aborted = state == wire.TxFailed && e.tx.changing == 0
+	if state != wire.TxFailed {
+		e.token.ready()
+	}
+	if state == wire.TxIdle {
+		e.names.forgetPortals()
+		if e.syncs == 0 {
+			e.token.transactionEnded(e.tx.failed)
+			e.tx.touchedBefore = false
+			e.tx.failed = false
+		}
+	}
+	e.shadow.ready(state)
+	return reply{drop: drop}
+}

@@ -1,0 +1,126 @@
+package relay
+
+import (
+	"github.com/fenceproxy/fenceproxy/rewrite"
+)
+
+// sent notes what an Execute may do, and leaves in its slot what applies on the reply.
+func (e *Engine) sent(s *slot, v verdict) {
+	e.lexing.sent = false
+	v.each(func(plan *rewrite.Plan) {
+		for i := range plan.Statements {
+			if e.sentStatement(&plan.Statements[i]) {
+				s.changesTx = true
+			}
+		}
+	})
+	e.noteLexing(e.segment + 1)
+	if s.changesTx {
+		e.tx.changing++
+	}
+	if len(v.more) > 0 {
+		// Several definitions are possible: whatever their effects are, nothing may be relied on.
+		e.doubt.statements = true
+		e.token.disturb()
+		return
+	}
+	s.plan, s.lost = v.plan, e.reserved.lost
+	if st := lone(v.plan); st != nil {
+		switch st.Kind {
+		case rewrite.KindSetToken:
+			if v.hasToken {
+				s.token = &pendingToken{e.token.assign(present(v.token), st.Token.Local)}
+			} else {
+				e.token.disturb()
+			}
+		case rewrite.KindPrepare:
+			s.statement = e.prepared(st)
+		}
+	}
+}
+
+// prepared notes that SQL's PREPARE was sent.
+func (e *Engine) prepared(st *rewrite.Statement) *statement {
+	s := e.names.makeStatement([]byte(st.Name))
+	s.define(verdict{plan: preparedPlan(st)}, e.segment)
+	return s
+}
+
+// preparedPlan is the plan of what PREPARE prepared.
+func preparedPlan(st *rewrite.Statement) *rewrite.Plan {
+	inner := rewrite.Statement{
+		Effect: st.Effect, Fences: st.Fences, MayChangeToken: st.MayChangeToken, ChangesLexing: st.ChangesLexing, Verb: "EXECUTE",
+	}
+	return &rewrite.Plan{
+		Statements: []rewrite.Statement{inner},
+		Fences:     st.Fences,
+		Effect:     st.Effect,
+		Plain:      !st.MayChangeToken && !st.ChangesLexing && st.Fences.Empty() && st.Effect <= rewrite.EffectWrite,
+	}
+}
+
+// sentStatement notes what a statement may do from the moment that it is sent, and reports whether it may change the
+// transaction.
+func (e *Engine) sentStatement(st *rewrite.Statement) (changesTx bool) {
+	if st.Effect >= rewrite.EffectLock {
+		e.tx.touchedNow = true
+	}
+	if st.MayChangeToken {
+		e.token.disturb()
+	}
+	if e.changesLexing(st) {
+		e.lexing.sent = true
+	}
+	switch st.Effect {
+	case rewrite.EffectOpaque, rewrite.EffectUnknown:
+		// It may even prepare something else under the names of the guards, having read them in pg_prepared_statements.
+		e.reserved.lose()
+		e.token.disturb()
+		e.doubt.statements = true
+		e.doubt.cursors = true
+	}
+	switch st.Kind {
+	case rewrite.KindCommit, rewrite.KindCommitChain, rewrite.KindPrepareTx:
+		e.token.ending()
+	case rewrite.KindRollback, rewrite.KindRollbackChain:
+		e.token.ending()
+		e.token.rolledBack()
+	case rewrite.KindRollbackTo:
+		e.token.rolledBackTo()
+	case rewrite.KindDiscard:
+		e.reserved.lose()
+		e.token.disturb()
+	case rewrite.KindResetToken:
+		e.token.disturb()
+	case rewrite.KindDeallocate:
+		if st.Name == "" {
+			e.reserved.lose()
+		}
+	case rewrite.KindExecute:
+		e.executed(st, func(inner *rewrite.Statement) { changesTx = e.sentStatement(inner) || changesTx })
+	case rewrite.KindDeclare:
+		if st.MayChangeToken {
+			e.doubt.cursors = true // its query runs at FETCH
+		}
+	case rewrite.KindFetch:
+		if e.doubt.cursors {
+			changesTx = e.sentStatement(&opaquePlan.Statements[0])
+		}
+		e.fetched(st, func(inner *rewrite.Statement) { changesTx = e.sentStatement(inner) || changesTx })
+	}
+	if changesTransaction(st) {
+		e.tx.disturb()
+		return true
+	}
+	return changesTx
+}
+
+// changesTransaction: begins or ends a transaction, or releases locks of one.
+func changesTransaction(st *rewrite.Statement) bool {
+	switch st.Kind {
+	case rewrite.KindBegin, rewrite.KindCommit, rewrite.KindCommitChain, rewrite.KindRollback, rewrite.KindRollbackChain,
+		rewrite.KindRollbackTo, rewrite.KindPrepareTx, rewrite.KindCall, rewrite.KindDo, rewrite.KindNoBlock:
+		return true
+	}
+	return st.Effect == rewrite.EffectUnknown
+}
