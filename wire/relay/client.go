@@ -161,7 +161,26 @@ func (e *Engine) clientMessage(typ byte, b []byte, size int) error {
 		ok = true
 	}
 	if !ok {
+		return e.malformed(typ, len(b) == size)
+	}
+	return nil
+}
+
+// malformed deals with a message whose body is not in order: PostgreSQL answers it with an error and goes on.
+func (e *Engine) malformed(typ byte, whole bool) error {
+	switch {
+	case !whole:
 		return errMalformed
+	case !e.enforcing():
+		if typ == wire.FrontendQuery || typ == wire.FrontendFunctionCall {
+			e.boundary(slotKind(typ))
+		} else {
+			e.slots.push().kind = slotKind(typ)
+		}
+	case typ == wire.FrontendQuery || typ == wire.FrontendFunctionCall:
+		e.poisonQuery(refuseMalformed)
+	default:
+		e.poisonExtended(refuseMalformed)
 	}
 	return nil
 }

@@ -104,6 +104,9 @@ func (e *Engine) refuseName(name []byte) bool {
 	return true
 }
 
+// refuseMalformed has PostgreSQL's words (pqformat.c pq_getmsgend).
+var refuseMalformed = refusal{Error: tokens.Error{Code: "08P01", Message: "invalid message format"}, by: ByProxy}
+
 var refuseForeignName = refusal{Error: tokens.Error{
 	Code:    tokens.CodeNotAllowed,
 	Message: "names of prepared statements and portals must be ASCII through this proxy",
