@@ -13,6 +13,7 @@ type Lease struct {
 	client *Client
 	keeper *keeper
 	fence  Fence
+	mode   Mode
 	outer  *Lease
 	ctx    context.Context
 	since  time.Time
@@ -23,10 +24,10 @@ type Lease struct {
 }
 
 func newLease(parent context.Context, c *Client, k *keeper, waited time.Duration) *Lease {
-	l := &Lease{client: c, keeper: k, fence: k.fence, outer: FromContext(parent), since: time.Now(), over: make(chan struct{})}
+	l := &Lease{client: c, keeper: k, fence: k.fence, mode: k.claim.Mode, outer: FromContext(parent), since: time.Now(), over: make(chan struct{})}
 	ctx, cancel := context.WithCancelCause(context.WithValue(parent, leaseKey{}, l))
 	l.ctx = ctx
-	k.cfg.acquired(k.fence, k.claim.Mode, waited)
+	k.cfg.acquired(k.fence, l.mode, waited)
 	k.mu.Lock()
 	k.onEnd = func(err error) {
 		cancel(err)
@@ -53,6 +54,10 @@ func (l *Lease) Err() error { return l.keeper.ending() }
 
 // Fence is the lock and the token of this tenure.
 func (l *Lease) Fence() Fence { return l.fence }
+
+// Mode is how the lock is held. The token of a Shared lease fences nothing: others hold the lock as well, with tokens of
+// their own, so whoever passes tokens to a database leaves a reader's out.
+func (l *Lease) Mode() Mode { return l.mode }
 
 // ValidUntil is the end of the trust window: nobody else is given the lock before. With a grace the lease ends that much
 // earlier. It carries a monotonic reading; when the wall clock runs ahead, as after a suspend, it counts.

@@ -15,28 +15,44 @@ func RuntimeParams(leases ...*lockclient.Lease) (map[string]string, error) {
 	if err != nil {
 		return nil, err
 	}
+	if len(l) == 0 { // readers
+		return map[string]string{}, nil
+	}
 	return map[string]string{"fence.token": l.String()}, nil
 }
 
 // Environ is environ (os.Environ(), say) for a child process that works under the lease: everything that uses libpq
 // presents the token by PGOPTIONS, to which it is appended. A token for another fence that PGOPTIONS has already, as in a
 // child of a child, is kept. FENCE_LOCK and FENCE_TOKEN tell the lock's name and its token to everybody else.
+// A reader's lease gives FENCE_LOCK only.
 func Environ(environ []string, l *lockclient.Lease) ([]string, error) {
 	if err := l.Check(); err != nil {
 		return nil, err
 	}
+	if l.Mode() == lockclient.Shared {
+		environ, _ = without(environ, "FENCE_LOCK", "FENCE_TOKEN")
+		return append(environ, "FENCE_LOCK="+l.Fence().Lock), nil
+	}
 	return environFor(environ, l.Fence()), nil
 }
 
-func environFor(environ []string, f lockclient.Fence) []string {
-	options := ""
-	out := slices.DeleteFunc(slices.Clone(environ), func(pair string) bool {
-		name, value, _ := strings.Cut(pair, "=")
-		if name == "PGOPTIONS" {
-			options = value // the last one counts, as in exec.Cmd.Env
+// without is a copy of environ without the variables named, and the last value that one of them had: the last one
+// counts, as in exec.Cmd.Env.
+func without(environ []string, names ...string) (rest []string, value string) {
+	rest = slices.DeleteFunc(slices.Clone(environ), func(pair string) bool {
+		name, v, _ := strings.Cut(pair, "=")
+		if !slices.Contains(names, name) {
+			return false
 		}
-		return name == "PGOPTIONS" || name == "FENCE_LOCK" || name == "FENCE_TOKEN"
+		value = v
+		return true
 	})
+	return rest, value
+}
+
+func environFor(environ []string, f lockclient.Fence) []string {
+	out, _ := without(environ, "FENCE_LOCK", "FENCE_TOKEN")
+	out, options := without(out, "PGOPTIONS")
 	present := merge(options, f.Item())
 	if options != "" {
 		options += " "

@@ -23,6 +23,7 @@ import (
 	"github.com/fenceproxy/fenceproxy/lockclient/postgres"
 	"github.com/fenceproxy/fenceproxy/test/pgtest"
 	"github.com/fenceproxy/fenceproxy/test/proxytest"
+	"github.com/fenceproxy/fenceproxy/tokens"
 )
 
 func TestMain(m *testing.M) { pgtest.Main(m, proxytest.Cleanup) }
@@ -198,6 +199,55 @@ func TestNested(t *testing.T) {
 	outer.MarkLost(errors.New("test"))
 	if _, err := pgfence.Tokens(inner.Context()); !errors.Is(err, lockclient.ErrLost) {
 		t.Error("with one of them lost:", err)
+	}
+}
+
+// A reader's token is presented by nothing, although etcd and the memory backend give one: readers that write are refused as
+// if they had no lock, and what the database says to them ends nobody's lease. Mutant "list takes shared leases": red.
+func TestReadersPresentNothing(t *testing.T) {
+	w := newWorld(t)
+	l, err := w.other.RLock(ctx, "acct")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Release(ctx)
+	if l.Mode() != lockclient.Shared || l.Fence().Token == (tokens.Token{}) {
+		t.Fatal("the test wants a reader with a token:", l.Mode(), l.Fence())
+	}
+	if have, err := pgfence.Tokens(l.Context()); err != nil || len(have) != 0 {
+		t.Error("tokens:", have, err)
+	}
+	for _, tx := range w.transactions(t) {
+		if err := tx.run(l.Context(), "SELECT v FROM acct"); err != nil {
+			t.Errorf("%s: reading: %v", tx.name, err)
+		}
+		if err := tx.run(l.Context(), update); code(err) != "ZF002" {
+			t.Errorf("%s: writing: %v", tx.name, err)
+		}
+	}
+	env, err := pgfence.Environ([]string{"FENCE_TOKEN=1", "PGOPTIONS=-c geqo=off"}, l)
+	if want := []string{"PGOPTIONS=-c geqo=off", "FENCE_LOCK=acct"}; err != nil || !slices.Equal(env, want) {
+		t.Error("environment:", env, err)
+	}
+	if params, err := pgfence.RuntimeParams(l); err != nil || len(params) != 0 {
+		t.Error("startup parameters:", params, err)
+	}
+	stale := &pgconn.PgError{Code: "ZF001", Message: `fence "acct": token 1 is stale`}
+	if pgfence.Note(l.Context(), stale); l.Err() != nil {
+		t.Error("a rejected token was not the reader's:", l.Err())
+	}
+	l.Release(ctx)
+	writer := w.lock(t, w.other, "acct")
+	if writer.Mode() != lockclient.Exclusive {
+		t.Error(writer.Mode())
+	}
+	both, err := w.other.RLock(writer.Context(), "jobs")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer both.Release(ctx)
+	if have, err := pgfence.Tokens(both.Context()); err != nil || have.String() != writer.Fence().String() {
+		t.Error("a reader's context inside of a writer's:", have, err)
 	}
 }
 

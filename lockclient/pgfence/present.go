@@ -3,6 +3,7 @@ package pgfence
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -14,8 +15,9 @@ import (
 // ErrNoLease is the error for work that runs under no lease.
 var ErrNoLease = errors.New("no lease in the context: use the context of lockclient.Lease.Context")
 
-// Tokens is what work under ctx presents: the tokens of all its leases, each of which is checked first. The error is
-// ErrNoLease or the first lease's end, a *lockclient.LostError or lockclient.ErrReleased.
+// Tokens is what work under ctx presents: the tokens of all its exclusive leases. Readers' leases are checked too, but
+// their tokens are presented nowhere: readers stand side by side, so one that writes is refused with ZF002, as if without
+// a lock. The error is ErrNoLease or the first lease's end, a *lockclient.LostError or lockclient.ErrReleased.
 func Tokens(ctx context.Context) (tokens.List, error) {
 	return list(leasesOf(ctx))
 }
@@ -38,7 +40,7 @@ func list(leases []*lockclient.Lease) (tokens.List, error) {
 			return nil, err
 		}
 		item := l.Fence().Item()
-		if _, twice := out.For(item.Fence, ""); !twice && item.Token != (tokens.Token{}) { // a reader's token may be none
+		if _, twice := out.For(item.Fence, ""); !twice && l.Mode() == lockclient.Exclusive {
 			out = append(out, item)
 		}
 	}
@@ -57,6 +59,7 @@ func note(leases []*lockclient.Lease, err error) {
 	if !stale {
 		return
 	}
+	leases = slices.DeleteFunc(slices.Clone(leases), func(l *lockclient.Lease) bool { return l.Mode() == lockclient.Shared })
 	for _, l := range leases {
 		if len(leases) == 1 || strings.Contains(message, `"`+l.Fence().Lock+`"`) {
 			l.MarkLost(err)
