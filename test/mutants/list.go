@@ -83,15 +83,16 @@ var mutants = []mutant{
 	},
 	{
 		name: "guard again after ROLLBACK TO",
-		file: "wire/relay/client.go",
+		file: "wire/relay/sent.go",
 		old:  "		rewrite.KindRollbackTo, rewrite.KindPrepareTx,",
 		new:  "		rewrite.KindPrepareTx,",
 		pkg:  talk, tests: differential + "/extended/A8",
 	},
 	{
 		name: "guard again after COMMIT AND CHAIN",
-		file: "wire/relay/client.go",
-		old:  "rewrite.KindCommitChain, ",
+		file: "wire/relay/sent.go",
+		old:  "rewrite.KindCommit, rewrite.KindCommitChain, rewrite.KindRollback,",
+		new:  "rewrite.KindCommit, rewrite.KindRollback,",
 		pkg:  talk, tests: differential + "/extended/A9",
 	},
 	{
@@ -117,10 +118,10 @@ var mutants = []mutant{
 	},
 	{
 		name: "effects on the reply: what the server skipped counts",
-		file: "wire/relay/reply.go",
+		file: "wire/relay/settle.go",
 		old:  "		s.statement.settle(false)\n",
 		new:  "		s.statement.settle(true)\n",
-		and:  []edit{{"wire/relay/reply.go", "		s.portal.settle(false)\n", "		s.portal.settle(true)\n"}},
+		and:  []edit{{"wire/relay/settle.go", "		s.portal.settle(false)\n", "		s.portal.settle(true)\n"}},
 		pkg:  talk, tests: differential + "/bypass/redteam",
 	},
 	{
@@ -170,7 +171,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "the guard's statements are prepared anew after something opaque",
-		file: "wire/relay/client.go",
+		file: "wire/relay/sent.go",
 		old:  "having read them in pg_prepared_statements.\n		e.reserved.lose()\n",
 		new:  "having read them in pg_prepared_statements.\n",
 		pkg:  talk, tests: differential + "/adversity/X5b",
