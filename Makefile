@@ -28,7 +28,8 @@ lint:
 	@test -z "$$(gofmt -l .)" || { gofmt -l . >&2; echo "not gofmt clean" >&2; exit 1; }
 	$(GO) vet ./...
 
-# The zombie's story with real sessions; then a proxy to try out, until Ctrl-C.
+# The zombie's story with real processes and locks, from an etcd or, LOCK=postgres, the lease table; then a proxy to try
+# out, until Ctrl-C.
 demo: tools
 	@$(GO) build -o bin/demo ./test/demo
 	@exec bin/demo

@@ -1,5 +1,6 @@
-// Demo plays the story of the zombie worker with real sessions on a throw-away PostgreSQL: once through fenceproxy, once
-// without. Then it stays up for a look around, until Ctrl-C or at once when standard input is no terminal.
+// Demo plays the story of the zombie worker with real processes that take a real lock, on a throw-away PostgreSQL: once
+// through fenceproxy, once without. The lock is etcd's, or with LOCK=postgres one of the lease table. Then it stays up for a
+// look around, until Ctrl-C or at once when standard input is no terminal.
 package main
 
 import (
@@ -12,22 +13,29 @@ import (
 	"syscall"
 	"unsafe"
 
+	"github.com/jackc/pgx/v5"
+
+	"github.com/fenceproxy/fenceproxy/lockclient/etcd/etcdtest"
 	"github.com/fenceproxy/fenceproxy/test/pgtest"
 	"github.com/fenceproxy/fenceproxy/test/proxytest"
 )
 
 func main() {
+	etcdtest.Main() // returns unless this process is the etcd
+	workerMain()    // returns unless this process is a worker
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := show(ctx, os.Stdout); err != nil && ctx.Err() == nil {
+	err := show(ctx, os.Stdout, os.Getenv("LOCK"))
+	proxytest.Cleanup()
+	if err != nil && ctx.Err() == nil {
 		fmt.Fprintln(os.Stderr, "demo:", err)
 		os.Exit(1)
 	}
 }
 
-func show(ctx context.Context, out io.Writer) error {
+func show(ctx context.Context, out io.Writer, lock string) error {
 	fmt.Fprintln(out, "Building fenceproxy and starting a throw-away PostgreSQL ...")
-	s, err := newStage(out)
+	s, err := newStage(out, lock)
 	defer s.close()
 	if err != nil {
 		return err
@@ -48,44 +56,69 @@ func show(ctx context.Context, out io.Writer) error {
 	return nil
 }
 
-// stage is what the story needs: a server, a proxy in front, a database with an account.
+// stage is what the story needs: a server, a proxy in front, a database with an account, a lock service.
 type stage struct {
 	out     io.Writer
+	binary  string
 	cluster *pgtest.Cluster
 	proxy   *proxytest.Proxy
+	etcd    *etcdtest.Alone
+	locks   string // the URL of the lock service
+	stale   string // a token below the mark
 }
 
-func newStage(out io.Writer) (*stage, error) {
-	s := &stage{out: out}
-	binary, err := proxytest.Build()
-	if err != nil {
+func newStage(out io.Writer, lock string) (s *stage, err error) {
+	s = &stage{out: out}
+	if lock != "" && lock != "etcd" && lock != "postgres" {
+		return s, fmt.Errorf("LOCK is etcd or postgres, not %q", lock)
+	}
+	if s.binary, err = proxytest.Build(); err != nil {
 		return s, err
 	}
 	if s.cluster, err = pgtest.New(); err != nil {
 		return s, err
 	}
-	admin, err := connect(context.Background(), s.cluster.DSN("postgres", "postgres"), "")
-	if err != nil {
-		return s, err
-	}
-	defer admin.Close(context.Background())
-	for _, sql := range []string{
+	if err := s.admin(
 		"CREATE ROLE app LOGIN",
 		"GRANT CREATE ON SCHEMA public TO app",
 		"SET ROLE app",
 		"CREATE TABLE account (id int PRIMARY KEY, balance int NOT NULL)",
 		"INSERT INTO account VALUES (1, 100)",
-	} {
-		if _, err := admin.Exec(context.Background(), sql); err != nil {
-			return s, fmt.Errorf("%s: %w", sql, err)
-		}
+	); err != nil {
+		return s, err
 	}
 	dsn := s.cluster.DSN("postgres", "postgres")
-	if out, err := exec.Command(binary, "init", "--dsn", dsn).CombinedOutput(); err != nil {
+	if out, err := exec.Command(s.binary, "init", "--dsn", dsn).CombinedOutput(); err != nil {
 		return s, fmt.Errorf("fenceproxy init: %w\n%s", err, out)
 	}
-	s.proxy, err = proxytest.New(binary, dsn, "--fence", "billing=account")
+	if lock == "postgres" {
+		s.locks = dsn
+		fmt.Fprintln(out, "Locks come from the lease table in the database; LOCK=etcd make demo takes them from an etcd.")
+	} else {
+		if s.etcd, err = etcdtest.RunAlone(etcdtest.Volatile); err != nil {
+			return s, err
+		}
+		s.locks = "etcd://" + s.etcd.Host()
+		fmt.Fprintln(out, "Locks come from an etcd of one member; LOCK=postgres make demo takes them from the database.")
+	}
+	s.proxy, err = proxytest.New(s.binary, dsn, "--fence", "billing=account")
 	return s, err
+}
+
+// admin runs statements in the database itself.
+func (s *stage) admin(statements ...string) error {
+	ctx := context.Background()
+	conn, err := pgx.Connect(ctx, s.cluster.DSN("postgres", "postgres"))
+	if err != nil {
+		return err
+	}
+	defer conn.Close(ctx)
+	for _, sql := range statements {
+		if _, err := conn.Exec(ctx, sql); err != nil {
+			return fmt.Errorf("%s: %w", sql, err)
+		}
+	}
+	return nil
 }
 
 func (s *stage) close() {
@@ -95,7 +128,9 @@ func (s *stage) close() {
 	if s.cluster != nil {
 		s.cluster.Close()
 	}
-	proxytest.Cleanup()
+	if s.etcd != nil {
+		s.etcd.Close()
+	}
 }
 
 // terminal reports whether f is one; /dev/null is a character device too, and none.

@@ -18,6 +18,7 @@ type memberConfig struct {
 	Name, Dir, Cluster          string
 	Client, Peer, AdvertisePeer string
 	Existing                    bool
+	Durable                     Durability
 }
 
 // Main is called first in TestMain: in a member's process it runs etcd and does not return.
@@ -53,7 +54,7 @@ func runMember(text string) error {
 	if m.Existing {
 		c.ClusterState = embed.ClusterStateFlagExisting
 	}
-	c.TickMs, c.ElectionMs, c.UnsafeNoFsync = 50, 500, true
+	c.TickMs, c.ElectionMs, c.UnsafeNoFsync = 50, 500, m.Durable == Volatile
 	c.BcryptCost = 4 // the least: under the race detector a password check takes seconds
 	c.LogLevel, c.LogOutputs = "panic", []string{"/dev/null"}
 	e, err := embed.StartEtcd(c)
