@@ -7,7 +7,7 @@ FUZZTIME ?= 30s
 # What runs against real servers, in processes of its own, and measures times: one package after the other.
 UNITS = $(shell $(GO) list ./... | grep -v /test/)
 
-.PHONY: build test unit integration lint demo bench fuzz mutants clean tools locks-full
+.PHONY: build test unit integration lint demo bench bench-locks fuzz mutants clean tools locks-full
 
 build:
 	$(GO) build -trimpath -ldflags "-X main.version=$(VERSION)" -o bin/fenceproxy ./cmd/fenceproxy
@@ -37,6 +37,11 @@ demo: tools
 # The figures of the README, and whether each target is met. Some twelve minutes on an idle machine.
 bench: bench-tools
 	@$(GO) run ./test/bench $(BENCHFLAGS)
+
+# The lock client's figures, and whether each target is met. Some three minutes on an idle machine.
+bench-locks: tools
+	@$(GO) build -o bin/benchlocks ./test/benchlocks
+	@exec bin/benchlocks $(BENCHFLAGS)
 
 # Every schedule of the lock client's model, and 10,000 tenures of one lock: go test does a part of them.
 locks-full: tools

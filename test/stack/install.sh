@@ -1,5 +1,6 @@
 #!/bin/sh
-# Installs what tests, demo and benchmark need and this machine lacks: a PostgreSQL server, pgbouncer, a C compiler. Says exactly what to run when it may not or cannot.
+# Installs what tests, demo and benchmarks need and this machine lacks: a PostgreSQL server, pgbouncer, etcd, a C compiler. Says
+# exactly what to run when it may not or cannot. No service of these packages is started, now or at the next boot.
 #
 #   test/stack/install.sh
 set -u
@@ -11,6 +12,7 @@ ls /usr/lib/postgresql/*/bin/postgres >/dev/null 2>&1 || [ -n "${FENCEPROXY_TEST
 command -v psql >/dev/null 2>&1 || need postgresql-client
 command -v gcc >/dev/null 2>&1 || command -v cc >/dev/null 2>&1 || need gcc
 command -v pgbouncer >/dev/null 2>&1 || [ -x /usr/sbin/pgbouncer ] || need pgbouncer
+command -v etcd >/dev/null 2>&1 || need etcd-server
 if ! command -v go >/dev/null 2>&1; then
 	echo "Go 1.26 or newer is needed: https://go.dev/doc/install" >&2
 	exit 1
@@ -31,15 +33,26 @@ if ! command -v apt-get >/dev/null 2>&1; then
 	exit 1
 fi
 echo "Installing:$missing" >&2
-# The package's own cluster is of no use here, nor its service.
 export DEBIAN_FRONTEND=noninteractive
+# PostgreSQL's own cluster is of no use here.
 if [ ! -e /etc/postgresql-common/createcluster.conf ] && [ ! -d /etc/postgresql ]; then
 	$sudo mkdir -p /etc/postgresql-common
 	echo 'create_main_cluster = false' | $sudo tee /etc/postgresql-common/createcluster.conf >/dev/null
 fi
+# Nor are the services: a policy keeps dpkg from starting them (invoke-rc.d(8)), unless there is one already.
+policy=/usr/sbin/policy-rc.d
+if [ ! -e $policy ]; then
+	trap '$sudo rm -f $policy' EXIT
+	trap 'exit 1' HUP INT TERM
+	printf '#!/bin/sh\nexit 101\n' | $sudo tee $policy >/dev/null
+	$sudo chmod 755 $policy
+fi
 # shellcheck disable=SC2086 # a list of words
-if ! { $sudo apt-get install -y --no-install-recommends -o Dpkg::Options::=--force-confold $missing >/dev/null 2>&1 ||
-	{ $sudo apt-get update >/dev/null && $sudo apt-get install -y --no-install-recommends -o Dpkg::Options::=--force-confold $missing >/dev/null; }; }; then
+install() { $sudo apt-get install -y --no-install-recommends -o Dpkg::Options::=--force-confold $missing >/dev/null; }
+if ! { install 2>/dev/null || { $sudo apt-get update >/dev/null && install; }; }; then
 	echo "That failed. Try by hand: apt-get update && apt-get install -y$missing" >&2
 	exit 1
 fi
+case $missing in *etcd-server*) $sudo update-rc.d etcd disable >/dev/null 2>&1 ;; esac
+case $missing in *pgbouncer*) $sudo update-rc.d pgbouncer disable >/dev/null 2>&1 ;; esac
+exit 0
