@@ -74,7 +74,7 @@ func TestBackend(t *testing.T) {
 			name string
 			run  func(t *testing.T, c *clientv3.Client)
 		}{
-			{"exclusive", testExclusive}, {"order", testOrder}, {"readers", testReaders}, {"epoch", testEpoch},
+			{"exclusive", testExclusive}, {"order", testOrder}, {"readers", testReaders}, {"epoch", testEpoch}, {"claims", testClaims},
 			{"expired waiter", testExpiredWaiter}, {"deleted waiter", testDeletedWaiter}, {"deleted holder", testDeletedHolder},
 			{"names", testNames}, {"broken watches", testBrokenWatches}, {"observe", testObserve}, {"leases", testLeases}, {"long wait", testLongWait},
 		} {

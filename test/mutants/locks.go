@@ -39,7 +39,7 @@ var lockMutants = []mutant{
 		file: "lockclient/etcd/renew.go",
 		old:  "	case errors.Is(err, lockclient.ErrLost):\n		return 0, err\n",
 		new:  "	case errors.Is(err, lockclient.ErrLost):\n		_, err := b.client.Put(ctx, r.key, \"\", clientv3.WithLease(r.lease))\n		return ttl, err\n",
-		pkg:  etcd, tests: "TestBackend/.*/deleted_holder",
+		pkg:  etcd, tests: "TestBackend/.*/claims",
 	},
 	{
 		name: "lock renewal, lease table: an expired lease is over",
@@ -52,7 +52,7 @@ var lockMutants = []mutant{
 		name: "lock release, etcd: compares the create revision",
 		file: "lockclient/etcd/renew.go",
 		old:  "		If(clientv3.Compare(clientv3.CreateRevision(r.key), \"=\", r.rev)).\n",
-		pkg:  etcd, tests: "TestBackend/.*/deleted_holder",
+		pkg:  etcd, tests: "TestBackend/.*/claims",
 	},
 	{
 		name: "lock release, lease table: by claim, not by name",
