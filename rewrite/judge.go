@@ -106,6 +106,7 @@ func (j *judge) query(n *pg.Node) bool {
 		j.createAs(x.CreateTableAsStmt)
 	case *pg.Node_RefreshMatViewStmt:
 		j.st.Verb = "REFRESH MATERIALIZED VIEW"
+		j.effect(EffectOpaque) // it runs the view's query
 		j.write(x.RefreshMatViewStmt.Relation)
 	case *pg.Node_ExplainStmt:
 		j.explain(x.ExplainStmt)

@@ -69,7 +69,7 @@ var queryTests = []tableTest{
 	{`CREATE TEMPORARY TABLE accounts AS SELECT 1`, "write plain"},
 	{`CREATE TABLE t AS TABLE accounts WITH NO DATA`, "write plain"},
 	{`CREATE MATERIALIZED VIEW accounts AS SELECT 1`, "write billing"},
-	{`REFRESH MATERIALIZED VIEW CONCURRENTLY accounts`, "write billing"},
+	{`REFRESH MATERIALIZED VIEW CONCURRENTLY accounts`, "opaque billing"},
 	{`CREATE TABLE t AS EXECUTE p(1)`, "[execute] write name=p"},
 
 	// COPY

@@ -54,8 +54,9 @@ type Engine struct {
 
 	phase  phase
 	pause  pause
-	fatal  bool // the session is over; nothing is forwarded any more
-	ending bool // the server is ending it: its last words pass, nothing else does
+	fatal  bool   // the session is over; nothing is forwarded any more
+	words  []byte // what the client is told about that
+	ending bool   // the server is ending it: its last words pass, nothing else does
 
 	client assembly
 	server assembly

@@ -86,10 +86,12 @@ func (e *Engine) FromClient(in []byte, out *Output) (n int, err error) {
 	for w.pos < len(in) && e.pause == pauseNone && !e.fatal {
 		if err := e.nextFromClient(&w, out); err != nil {
 			w.flush(&out.ToServer)
+			e.lastWords(out)
 			return w.pos, err
 		}
 	}
 	w.flush(&out.ToServer)
+	e.lastWords(out)
 	e.setPauseEffect(out)
 	return w.pos, nil
 }
@@ -310,6 +312,7 @@ func (e *Engine) resume(out *Output) error {
 	e.cmem = nil
 	if e.client.full {
 		if err := e.processHeld(out); err != nil {
+			e.lastWords(out)
 			return err
 		}
 		e.asked, e.announceAsked, e.refused = false, false, nil

@@ -24,7 +24,9 @@ func (e *Engine) passClient(in []byte, out *Output) (int, error) {
 		a.held = a.held[:0]
 		typ, size, ok := wire.Frame(header[:])
 		if !ok {
-			return w.pos, e.refuseFrame(out)
+			err := e.refuseFrame(out)
+			e.lastWords(out)
+			return w.pos, err
 		}
 		a.rest = size - wire.HeaderLen
 		e.passType(typ)

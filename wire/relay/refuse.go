@@ -214,11 +214,17 @@ func (e *Engine) broken(err error, out *Output) error {
 	return err
 }
 
-// violation tells the client that it broke the protocol (08P01), as PostgreSQL does before it ends the session. The
-// bytes are new memory: this may happen in either direction.
+// violation ends the session with an error (08P01), as PostgreSQL does when the protocol is broken. It is said behind all
+// that was handed out before: see lastWords.
 func (e *Engine) violation(message string, out *Output) {
 	e.fatal = true
 	r := refusal{Error: tokens.Error{Code: "08P01", Message: message}}
-	out.ToClient.add(r.append(nil, "FATAL"))
+	e.words = r.append(nil, "FATAL")
 	out.Close = true
+}
+
+// lastWords says what ends the session, once everything in front of it is in out.
+func (e *Engine) lastWords(out *Output) {
+	out.ToClient.add(e.words)
+	e.words = nil
 }

@@ -24,10 +24,12 @@ func (e *Engine) FromServer(in []byte, out *Output) error {
 	for w.pos < len(in) && !e.fatal {
 		if err := e.nextFromServer(&w, out); err != nil {
 			w.flush(&out.ToClient)
+			e.lastWords(out)
 			return err
 		}
 	}
 	w.flush(&out.ToClient)
+	e.lastWords(out)
 	return e.wake(out)
 }
 
