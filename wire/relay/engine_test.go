@@ -222,6 +222,8 @@ func backend(m string) []byte {
 	case 'S':
 		name, value, _ := strings.Cut(rest, "=")
 		msg = &pgproto3.ParameterStatus{Name: name, Value: value}
+	case 'G':
+		msg = &pgproto3.CopyInResponse{}
 	case '1':
 		msg = &pgproto3.ParseComplete{}
 	case '2':
@@ -620,5 +622,49 @@ func TestI5TokenIsInDoubtWhileItsTransactionEnds(t *testing.T) {
 	c.server("C COMMIT", "Z I")
 	if got := c.client("Q SELECT f()"); !strings.Contains(got, "guard_session") {
 		t.Errorf("behind a COMMIT, with a Query unanswered: %s", got)
+	}
+}
+
+// I1. A COPY that fails right behind CopyInResponse (a view, a trigger that raises) leaves its Sync to be answered; what
+// follows is looked at. Mutant: skipping stays set.
+func TestI1CopyThatFailsAtOnceDoesNotSwitchTheGuardOff(t *testing.T) {
+	c := newTalk(t, testConfig(t), "34")
+	c.client("P |COPY v FROM STDIN", "B |", "E", "S")
+	same(t, "replies", c.server("1", "2", "G", "E 42809", "Z I"), "1 2 G E(42809) Z(I)")
+	if got := c.client("Q " + writeSQL); got != "S S" || c.out.Effect != EffectWait { // a Close of a reserved name between them
+		t.Fatalf("the engine finds out where the server is: %s, effect %v", got, c.out.Effect)
+	}
+	same(t, "not for the client", c.server("Z I", "3", "Z I"), "")
+	if got := c.show(c.out.ToServer); !strings.Contains(got, "guard1") {
+		t.Errorf("the write: %s, want a guard", got)
+	}
+}
+
+// I1. Two COPYs in one string, the second with a Sync among its data: the count of replies stays right, so that a Parse
+// that fails is not taken for confirmed. Mutant: copyDone leaves the first CopyDone's slot.
+func TestI1TwoCopiesInOneString(t *testing.T) {
+	c := newTalk(t, testConfig(t), "34")
+	c.client("P w|"+writeSQL, "S")
+	c.server("1", "Z I")
+	c.client("Q COPY log FROM STDIN; COPY log FROM STDIN")
+	c.server("G")
+	c.client("d 1", "c")
+	c.server("C COPY 1", "G")
+	c.client("S", "d 1", "c")
+	c.server("C COPY 1", "Z I")
+	c.client("P w|"+readSQL, "S")
+	same(t, "Parse of a name that is taken", c.server("E 42P05", "Z I"), "E(42P05) Z(I)")
+	c.client("P z|SELECT 1", "S")
+	c.server("1", "Z I")
+	same(t, "w", c.client("B |w", "E", "S"), "B guard E S")
+}
+
+// I5. A reply that cannot be ends the session.
+func TestI5LostCountEndsTheSession(t *testing.T) {
+	c := newTalk(t, testConfig(t), "34")
+	c.client("Q SELECT 1")
+	same(t, "a reply to nothing", c.server("1"), "E(08P01)")
+	if !c.out.Close {
+		t.Error("the session goes on")
 	}
 }
