@@ -38,7 +38,7 @@ func Start(tb testing.TB, n int) *Cluster {
 	var names []string
 	dir := tb.TempDir()
 	for i := range n {
-		m := &member{config: memberConfig{Name: fmt.Sprintf("m%d", i), Dir: filepath.Join(dir, fmt.Sprint(i)), Client: "http://" + freeAddress(tb)}}
+		m := &member{config: memberConfig{Name: fmt.Sprintf("m%d", i), Dir: filepath.Join(dir, fmt.Sprint(i)), Client: "http://" + freeAddress(tb), Limit: time.Hour}}
 		peer := freeAddress(tb)
 		m.config.Peer, m.config.AdvertisePeer = "http://"+peer, "http://"+peer
 		if n > 1 { // a name that only the proxies know; addresses of the loopback would bypass them

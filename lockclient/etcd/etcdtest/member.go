@@ -19,6 +19,7 @@ type memberConfig struct {
 	Client, Peer, AdvertisePeer string
 	Existing                    bool
 	Durable                     Durability
+	Limit                       time.Duration // of its life, 0 for none
 }
 
 // Main is called first in TestMain: in a member's process it runs etcd and does not return.
@@ -61,10 +62,14 @@ func runMember(text string) error {
 	if err != nil {
 		return err
 	}
+	var over <-chan time.Time
+	if m.Limit > 0 {
+		over = time.After(m.Limit)
+	}
 	select {
 	case err := <-e.Err():
 		return err
-	case <-time.After(time.Hour):
+	case <-over:
 		return nil
 	}
 }
