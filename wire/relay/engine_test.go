@@ -668,3 +668,14 @@ func TestI5LostCountEndsTheSession(t *testing.T) {
 		t.Error("the session goes on")
 	}
 }
+
+// I1. An Execute that may be a PREPARE, by definitions that were not answered, may have prepared the write. Mutant:
+// maybePrepared does nothing.
+func TestI1PrepareThatIsInDoubtCounts(t *testing.T) {
+	c := newTalk(t, testConfig(t), "")
+	c.client("P |PREPARE w AS "+writeSQL, "S", "E nope", "P |SELECT 1", "S", "B |", "E", "S")
+	c.server("1", "Z I", "E 34000", "Z I", "2", "C PREPARE", "Z I")
+	if got := c.client("Q EXECUTE w"); !strings.Contains(got, "fence.guard(") {
+		t.Errorf("EXECUTE: %s, want the guard of the write", got)
+	}
+}

@@ -22,6 +22,7 @@ func (e *Engine) sent(s *slot, v verdict) {
 		// Several definitions are possible: whatever their effects are, nothing may be relied on.
 		e.doubt.statements = true
 		e.token.disturb()
+		v.each(e.maybePrepared)
 		return
 	}
 	s.plan, s.lost = v.plan, e.reserved.lost
@@ -36,6 +37,13 @@ func (e *Engine) sent(s *slot, v verdict) {
 		case rewrite.KindPrepare:
 			s.statement = e.prepared(st)
 		}
+	}
+}
+
+// maybePrepared: if the plan is a PREPARE, its name may stand for what it prepares from now on, beside what it stood for.
+func (e *Engine) maybePrepared(p *rewrite.Plan) {
+	if st := lone(p); st != nil && st.Kind == rewrite.KindPrepare {
+		e.names.makeStatement([]byte(st.Name)).current.add(verdict{plan: preparedPlan(st)})
 	}
 }
 
