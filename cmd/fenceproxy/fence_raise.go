@@ -23,7 +23,17 @@ type raiseOptions struct {
 	holder  string
 	grace   time.Duration
 	noEvict bool
+	yes     bool
+	dryRun  bool
 	asJSON  bool
+}
+
+// ends says what happens to a session that stays in the way of the raise.
+func (o *raiseOptions) ends() string {
+	if o.noEvict {
+		return "Its transaction is waited for."
+	}
+	return fmt.Sprintf("Its transaction is waited for, and its session ended after %s.", o.grace)
 }
 
 func newFenceRaise() *cobra.Command {
@@ -35,19 +45,24 @@ func newFenceRaise() *cobra.Command {
 under an older token, says for whom, and after --grace ends their sessions. Once it returns,
 no transaction with an older token commits a write. A fence without a mark gets its first one.
 
-The limit announce.max_jump of a proxy does not count here: a token far too high locks out
-its holders until their lock service catches up, or until fence bump-epoch.
+It asks first when the token is more than 1000000000 above the mark (a token far too high
+locks out the holders until their lock service catches up, or until fence bump-epoch), and when
+somebody holds the fence now: a transaction that has passed its guard, or a lease in the
+database. --yes goes on without a question; --dry-run says what would happen, and to whom.
 
 Interrupted, it gives up and says what became of it. Exit code 3: the token is stale, or not
-one that can be raised.`,
+one that can be raised, or the question was not answered.`,
 		Example: `  fenceproxy fence raise billing 35 --dsn postgres://fence_ops@db/app --holder "by hand, incident 7"
-  fenceproxy fence raise billing 1.7 --no-evict`,
+  fenceproxy fence raise billing 35 --dry-run
+  fenceproxy fence raise billing 1.7 --no-evict --yes`,
 		Args: arguments("NAME", "TOKEN"),
 	}
 	o.dsn = addDSN(cmd)
 	cmd.Flags().StringVar(&o.holder, "holder", "", "who holds the lock now, shown to those that are locked out")
 	cmd.Flags().DurationVar(&o.grace, "grace", 10*time.Second, "how long to wait before ending the sessions in the way")
 	cmd.Flags().BoolVar(&o.noEvict, "no-evict", false, "end no session, wait for as long as it takes")
+	cmd.Flags().BoolVar(&o.yes, "yes", false, "do not ask")
+	cmd.Flags().BoolVar(&o.dryRun, "dry-run", false, "change nothing: say what would happen, and who would be cut off")
 	cmd.Flags().BoolVar(&o.asJSON, "json", false, "print JSON")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if err := checkName(cmd, args[0]); err != nil {
@@ -66,14 +81,31 @@ one that can be raised.`,
 }
 
 func raise(cmd *cobra.Command, fence string, token tokens.Token, o *raiseOptions) error {
-	ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
-	defer stop()
 	// Its own connection first: what is wrong with the DSN is told in words, and the waiting is watched on it.
-	conn, err := connect(ctx, *o.dsn)
+	conn, err := connect(cmd.Context(), *o.dsn)
 	if err != nil {
 		return err
 	}
 	defer conn.Close(context.Background())
+	plan, err := planRaise(cmd.Context(), conn, fence, token)
+	if err != nil {
+		return err
+	}
+	warnings := plan.warnings(o.ends())
+	if o.dryRun {
+		if err := plan.refusal(); err != nil {
+			return err
+		}
+		return plan.write(cmd.OutOrStdout(), o.asJSON, warnings)
+	}
+	if len(warnings) > 0 && !o.yes && plan.refusal() == nil {
+		if err := plan.ask(cmd, warnings); err != nil {
+			return err
+		}
+	}
+	// Behind the question, which Ctrl-C just ends.
+	ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
 	grace := max(o.grace, 1)
 	if o.noEvict {
 		grace = -1

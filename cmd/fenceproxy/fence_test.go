@@ -43,7 +43,13 @@ func TestFenceCommands(t *testing.T) {
 		"fenceproxy: fence billing has no mark: there is nothing to bump\n")
 	at("fence", "raise", "billing", "33", "--holder", "worker-1").want(t, exitOK, "fence billing: mark raised from 0 to 33\n", "")
 	at("fence", "raise", "billing", "33").want(t, exitOK, "fence billing: the mark is 33 already\n", "")
-	at("fence", "raise", "billing", "5000000000").want(t, exitOK, "fence billing: mark raised from 33 to 5000000000\n", "")
+	at("fence", "raise", "billing", "5000000000").want(t, exitRefused, "", `
+This raises the mark of fence billing from 33 to 5000000000.
+5000000000 is 4999999967 above the mark 33. Is it a typo, or a timestamp? Holders of the tokens between are locked out.
+Type the name of the fence to go on: 
+fenceproxy: not confirmed, nothing was raised; --yes goes on without a question
+`)
+	at("fence", "raise", "billing", "5000000000", "--yes").want(t, exitOK, "fence billing: mark raised from 33 to 5000000000\n", "")
 
 	stale := at("fence", "raise", "billing", "32")
 	if stale.code != exitRefused || !strings.Contains(stale.err, "SQLSTATE ZF001") {
@@ -53,7 +59,18 @@ func TestFenceCommands(t *testing.T) {
 	if epoch.code != exitRefused || !strings.Contains(epoch.err, "SQLSTATE ZF003") || !strings.Contains(epoch.err, "bump-epoch") {
 		t.Errorf("epoch: %+v", epoch)
 	}
-	at("fence", "bump-epoch", "billing", "--reason", "restored from backup").want(t, exitOK,
+	bump := []string{"fence", "bump-epoch", "billing", "--reason", "restored from backup"}
+	at(append(bump, "--dry-run")...).want(t, exitOK, `
+fence billing: mark would be raised from 5000000000 to 1.0
+Every token of epoch 0 is stale then: the holders need tokens written 1.<counter>.
+`, "")
+	at(bump...).want(t, exitRefused, "", `
+This raises the mark of fence billing from 5000000000 to 1.0.
+Every token of epoch 0 is stale then: the holders need tokens written 1.<counter>.
+Type the name of the fence to go on: 
+fenceproxy: not confirmed, nothing was raised; --yes goes on without a question
+`)
+	at(append(bump, "--yes")...).want(t, exitOK,
 		"fence billing: epoch 1, mark raised from 5000000000 to 1.0; tokens are now written 1.<counter>\n", "")
 	at("fence", "raise", "jobs/42", "7", "--json").want(t, exitOK, `
 {
@@ -106,8 +123,16 @@ History, newest first:
 (1 row)
 `, "")
 
+	// Who would be cut off is told before.
+	const live = "pid N writes under the mark now: role postgres, application \"slow job\", idle in transaction. " +
+		"Its transaction is waited for, and its session ended after 1s.\n"
+	raise := []string{"fence", "raise", "billing", "34", "--grace", "1s", "--dsn", dsn}
+	fenceproxy(t, append(raise, "--dry-run")...).want(t, exitOK, "fence billing: mark would be raised from 33 to 34\n"+live, "")
+	fenceproxyWith(t, "no\n", raise...).want(t, exitRefused, "", "This raises the mark of fence billing from 33 to 34.\n"+live+
+		"Type the name of the fence to go on: fenceproxy: not confirmed, nothing was raised\n")
+
 	// The raise waits, says for whom, ends the session after the grace, and returns.
-	raised := fenceproxy(t, "fence", "raise", "billing", "34", "--grace", "1s", "--dsn", dsn)
+	raised := fenceproxyWith(t, "billing\n", raise...)
 	if raised.code != exitOK || raised.out != "fence billing: mark raised from 33 to 34\n" {
 		t.Errorf("%+v", raised)
 	}
@@ -118,6 +143,37 @@ History, newest first:
 	}
 	if _, err := holder.Exec(context.Background(), "SELECT 1"); err == nil {
 		t.Error("the session in the way lives on")
+	}
+}
+
+// A lease of the lease table is a live holder too, and a dry run says what the database would say.
+func TestFenceRaiseDryRun(t *testing.T) {
+	c, db, dsn := installed(t)
+	at := func(args ...string) outcome { t.Helper(); return fenceproxy(t, append(args, "--dsn", dsn)...) }
+	at("fence", "raise", "billing", "7", "--dry-run").want(t, exitOK, "fence billing: would get its first mark, 7\n", "")
+	c.Exec(t, db, "SELECT fence.lease_request('billing', 'claim', 'worker-1', 60000, false)")
+	status, err := tokens.Status(context.Background(), c.Connect(t, db, "postgres"), "billing")
+	if err != nil || len(status) != 1 {
+		t.Fatal(status, err)
+	}
+	mark := status[0].Token
+	next := tokens.Token{Epoch: mark.Epoch, Counter: mark.Counter + 1}
+	at("fence", "raise", "billing", next.String(), "--dry-run").want(t, exitOK, fmt.Sprintf(`
+fence billing: mark would be raised from %s to %s
+worker-1 holds the lock billing under token %s until TIME: it is locked out.
+`, mark, next, mark), "")
+	at("fence", "raise", "billing", mark.String(), "--dry-run").want(t, exitOK, "fence billing: the mark is "+mark.String()+" already\n", "")
+	for code, token := range map[string]tokens.Token{tokens.CodeStale: {Epoch: mark.Epoch, Counter: mark.Counter - 1}, tokens.CodeMalformed: {Epoch: mark.Epoch + 1}} {
+		dry, real := at("fence", "raise", "billing", token.String(), "--dry-run"), at("fence", "raise", "billing", token.String())
+		if dry.code != exitRefused || !strings.Contains(dry.err, "SQLSTATE "+code) {
+			t.Errorf("dry: %+v", dry)
+		}
+		if first, _, _ := strings.Cut(real.err, "\n"); real.code != exitRefused || !strings.HasPrefix(dry.err, first+"\n") {
+			t.Errorf("the database says %+v, the dry run %+v", real, dry)
+		}
+	}
+	if again, err := tokens.Status(context.Background(), c.Connect(t, db, "postgres"), "billing"); err != nil || again[0].Token != mark {
+		t.Errorf("a dry run raised: %v %v", again, err)
 	}
 }
 
@@ -138,7 +194,7 @@ func guarded(t *testing.T, c *pgtest.Cluster, db, dsn string) *pgx.Conn {
 func TestFenceRaiseInterrupted(t *testing.T) {
 	c, db, dsn := installed(t)
 	holder := guarded(t, c, db, dsn)
-	for _, command := range [][]string{{"raise", "billing", "34", "--no-evict"}, {"bump-epoch", "billing", "--reason", "x"}} {
+	for _, command := range [][]string{{"raise", "billing", "34", "--no-evict", "--yes"}, {"bump-epoch", "billing", "--reason", "x", "--yes"}} {
 		ctx, cancel := context.WithCancel(context.Background())
 		watch := c.Connect(t, db, "postgres")
 		go func() {
