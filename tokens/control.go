@@ -3,6 +3,7 @@ package tokens
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -117,7 +118,11 @@ func (c *Control) Ping(ctx context.Context) error {
 	if conn.inRecovery {
 		return errors.New("the control connection leads to a standby")
 	}
-	return CheckVersion(ctx, conn.Conn)
+	err = CheckVersion(ctx, conn.Conn)
+	if sqlstate(err) == "42501" {
+		return fmt.Errorf("%w; a DBA runs: %s", err, c.grant())
+	}
+	return err
 }
 
 // Announce makes every token of the list the mark of its fence and returns the marks in the order of the list, once

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"strings"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"go.uber.org/zap"
 )
@@ -11,10 +12,20 @@ import (
 // unavailable logs what went wrong and words it for the client.
 func (d *database) unavailable(fence string, err error) *Error {
 	e := FromDatabase(fence, err)
-	if e.Code == CodeUnavailable {
+	switch {
+	case e.Code != CodeUnavailable:
+	case sqlstate(err) == "42501":
+		d.control.cfg.Log.Error("the control role lacks a right", zap.String("database", d.name), zap.String("fence", fence),
+			zap.String("grant", d.control.grant()), zap.Error(err))
+	default:
 		d.control.cfg.Log.Error("control connection", zap.String("database", d.name), zap.String("fence", fence), zap.Error(err))
 	}
 	return e
+}
+
+// grant is what a DBA runs so that the control role may raise.
+func (c *Control) grant() string {
+	return "GRANT fence_control TO " + pgx.Identifier{c.base.User}.Sanitize() + ";"
 }
 
 // FromDatabase turns an error of a fence function, or of the way to it, into one for the client. Errors of class ZF are
