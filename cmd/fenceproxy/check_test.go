@@ -21,6 +21,9 @@ func TestCheckDatabase(t *testing.T) {
 		CREATE TABLE "Jobs" (id int) PARTITION BY RANGE (id);
 		CREATE TABLE jobs_1 PARTITION OF "Jobs" FOR VALUES FROM (0) TO (10) PARTITION BY RANGE (id);
 		CREATE TABLE jobs_1a PARTITION OF jobs_1 FOR VALUES FROM (0) TO (5);
+		CREATE TABLE parts (id int) PARTITION BY RANGE (id);
+		CREATE TABLE parts_1 PARTITION OF parts FOR VALUES FROM (0) TO (10);
+		CREATE TABLE parts_2 PARTITION OF parts FOR VALUES FROM (10) TO (20);
 		CREATE VIEW recent AS SELECT * FROM invoices`)
 	file := write(t, "f.yaml", `upstream: `+c.DSN("x", "postgres")+`
 fences:
@@ -28,13 +31,16 @@ fences:
   tables: [invoices, payments, nowhere.*, recent]
 - name: jobs
   tables: ['"Jobs"', jobs_1a]
+- name: parts
+  tables: [parts]
 `)
-	fenceproxy(t, "check", file, "--dsn", dsn).want(t, exitRefused, file+`: valid; mode enforce, 2 fences, 6 table names
+	fenceproxy(t, "check", file, "--dsn", dsn).want(t, exitRefused, file+`: valid; mode enforce, 3 fences, 7 table names
 note: fence billing: invoices means 2 tables: "old"."invoices", "public"."invoices"
 problem: fence billing: table payments does not exist
 problem: fence billing: nowhere.* matches no table
 note: fence billing: "public"."recent" is a view; writes to the tables below it are fenced only if these are named
-problem: fence jobs: 1 partitions or child tables are not named, writes to them by their own name are not fenced: "public"."jobs_1"
+problem: fence jobs: 1 partition or child table is not named, writes by their own name are not fenced: "public"."jobs_1"
+problem: fence parts: 2 partitions or child tables are not named, writes by their own name are not fenced: "public"."parts_1", "public"."parts_2"
 `, "fenceproxy: the database does not fit the configuration\n")
 
 	fits := write(t, "g.yaml", "upstream: "+c.DSN("x", "postgres")+"\nfences:\n- name: billing\n  tables: [public.invoices]\n")

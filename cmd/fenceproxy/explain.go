@@ -47,7 +47,8 @@ what the proxy takes it for, which fences it writes, and what would be put in fr
 It needs no database and sends nothing anywhere.
 
 The column fences lists what the statement writes as far as the text tells. An effect of
-"opaque" means that it calls code which may write anything.`,
+"opaque" means that it calls code which may write anything. A text without a statement is an
+error (exit code 2).`,
 		Example: `  fenceproxy explain --fence billing=invoices,payments "UPDATE invoices SET paid = true"
   fenceproxy explain --config fenceproxy.yaml --json < migration.sql`,
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -65,13 +66,16 @@ The column fences lists what the statement writes as far as the text tells. An e
 		if err != nil {
 			return wrongConfig(err)
 		}
-		sql, err := explainText(cmd.InOrStdin(), args)
+		sql, err := explainText(cmd, args)
 		if err != nil {
 			return err
 		}
 		result, err := explain(c, sql)
 		if err != nil {
 			return wrongConfig(err)
+		}
+		if len(result.Statements) == 0 {
+			return usageError(cmd, errors.New("no SQL: there is no statement in the text"))
 		}
 		if asJSON {
 			return printJSON(cmd.OutOrStdout(), result)
@@ -81,9 +85,13 @@ The column fences lists what the statement writes as far as the text tells. An e
 	return cmd
 }
 
-func explainText(in io.Reader, args []string) ([]byte, error) {
+func explainText(cmd *cobra.Command, args []string) ([]byte, error) {
 	if len(args) == 1 && args[0] != "-" {
 		return []byte(args[0]), nil
+	}
+	in := cmd.InOrStdin()
+	if len(args) == 0 && isDevice(in) { // somebody at a terminal who forgot the text, not a pipe
+		return nil, usageError(cmd, errors.New("no SQL: give it as an argument, or on standard input"))
 	}
 	sql, err := io.ReadAll(io.LimitReader(in, maxExplain+1))
 	if err != nil {
@@ -93,6 +101,15 @@ func explainText(in io.Reader, args []string) ([]byte, error) {
 		return nil, fmt.Errorf("standard input holds more than %d bytes", maxExplain)
 	}
 	return sql, nil
+}
+
+func isDevice(in io.Reader) bool {
+	f, ok := in.(*os.File)
+	if !ok {
+		return false
+	}
+	info, err := f.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }
 
 func explain(c *config.Config, sql []byte) (*explained, error) {
@@ -132,7 +149,7 @@ func place(sql []byte, offset int) (line, column int) {
 
 func (e *explained) write(w io.Writer) error {
 	if e.Failure != "" {
-		fmt.Fprintf(w, "The text cannot be read (%s): it is taken for a write to every fence.\n\n", e.Failure)
+		fmt.Fprintf(w, "The text cannot be read (%s). PostgreSQL is asked to parse it first, which\nexecutes nothing: its error goes to the client. What it can parse is taken for a write to every fence.\n\n", e.Failure)
 	}
 	t := table{heads: []string{"at", "statement", "kind", "effect", "fences", "action"}}
 	for _, s := range e.Statements {

@@ -52,7 +52,7 @@ func enforced(c *config.Config, st *rewrite.Statement, written []string) (action
 	}
 	switch st.Effect {
 	case rewrite.EffectUnknown:
-		return "guard every fence, then forward", "", c.FenceNames(), false
+		return "let PostgreSQL parse it first; if it can, guard every fence, then forward", "", c.FenceNames(), false
 	case rewrite.EffectOpaque:
 		if isCall && c.OpaqueCall == config.OpaqueCallAllow && len(written) == 0 {
 			return "forward (opaque_call: allow)", "", nil, false

@@ -1,6 +1,11 @@
 package main
 
-import "testing"
+import (
+	"bytes"
+	"context"
+	"os"
+	"testing"
+)
 
 func TestExplain(t *testing.T) {
 	for _, tc := range []struct {
@@ -42,12 +47,13 @@ in front of 1:1:
  1:1 | DELETE    | other | write  | billing | forward (mode observe); enforce would: guard billing, then forward
 (1 row)
 `},
-		{"what cannot be read is guarded", []string{"--fence=a=t", "--fence=b=u", "UPDATE t SET"}, "", `
-The text cannot be read (not in the grammar of PostgreSQL 17): it is taken for a write to every fence.
+		{"what cannot be read is parsed by PostgreSQL, then guarded", []string{"--fence=a=t", "--fence=b=u", "UPDATE t SET"}, "", `
+The text cannot be read (not in the grammar of PostgreSQL 17). PostgreSQL is asked to parse it first, which
+executes nothing: its error goes to the client. What it can parse is taken for a write to every fence.
 
- at  | statement | kind  | effect  | fences |             action
------+-----------+-------+---------+--------+---------------------------------
- 1:1 | UNKNOWN   | other | unknown | a, b   | guard every fence, then forward
+ at  | statement | kind  | effect  | fences |                                  action
+-----+-----------+-------+---------+--------+---------------------------------------------------------------------------
+ 1:1 | UNKNOWN   | other | unknown | a, b   | let PostgreSQL parse it first; if it can, guard every fence, then forward
 (1 row)
 
 in front of 1:1:
@@ -76,4 +82,21 @@ in front of 1:1:
 			fenceproxyWith(t, tc.in, append([]string{"explain"}, tc.args...)...).want(t, exitOK, tc.want, "")
 		})
 	}
+}
+
+// Without a statement there is nothing to explain, and no empty table that looks like an answer.
+func TestExplainWithoutSQL(t *testing.T) {
+	for _, in := range []string{"", "  ; -- nothing\n"} {
+		fenceproxyWith(t, in, "explain", "--fence=a=t").want(t, exitUsage, "",
+			"fenceproxy: no SQL: there is no statement in the text\nsee fenceproxy explain --help\n")
+	}
+	null, err := os.Open(os.DevNull) // a device, as a terminal is
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer null.Close()
+	var out, errs bytes.Buffer
+	code := run(context.Background(), []string{"explain", "--fence=a=t"}, streams{null, &out, &errs})
+	outcome{out.String(), errs.String(), code}.want(t, exitUsage, "",
+		"fenceproxy: no SQL: give it as an argument, or on standard input\nsee fenceproxy explain --help\n")
 }

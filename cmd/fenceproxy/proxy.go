@@ -76,12 +76,21 @@ func assemble(c *config.Config, log *zap.Logger) (*proxy, error) {
 		sc.Announcer = p.control
 		ping = p.control.Ping
 	}
-	p.ready = admin.NewReadiness(ping)
+	p.ready = admin.NewReadiness(ping, p.controlChanged)
 	if p.server, err = relay.NewServer(sc); err != nil {
 		p.close()
 		return nil, err
 	}
 	return p, nil
+}
+
+// controlChanged says in the log what /readyz must not: its readers are not always ours.
+func (p *proxy) controlChanged(err error) {
+	if err == nil {
+		p.log.Info("the control connection works again")
+		return
+	}
+	p.log.Warn("not ready: the control connection fails", zap.Error(err))
 }
 
 // sessionConfig is what sessions run under.

@@ -54,8 +54,16 @@ func (b *buffer) String() string {
 	return b.buf.String()
 }
 
-// startServe runs serve in front of a new database with the tables acct (fenced as billing) and free.
+// startServe runs serve in front of a new database with the tables acct (fenced as billing) and free, until it is ready.
 func startServe(t *testing.T, change func(*config.Config)) *served {
+	t.Helper()
+	s := launchServe(t, change)
+	s.eventually(t, "ready", func() bool { code, _ := s.get(t, "/readyz"); return code == http.StatusOK })
+	return s
+}
+
+// launchServe is startServe for a proxy that may never be ready.
+func launchServe(t *testing.T, change func(*config.Config)) *served {
 	t.Helper()
 	cluster, db, dsn := installed(t)
 	cluster.Exec(t, db, "CREATE TABLE acct (id int PRIMARY KEY, bal int); INSERT INTO acct VALUES (1, 100); CREATE TABLE free (id int)")
@@ -84,7 +92,6 @@ func startServe(t *testing.T, change func(*config.Config)) *served {
 	})
 	s.admin = s.find(t, `"message":"admin listener open","address":"([^"]+)"`)
 	s.address = s.find(t, `"message":"listening","address":"([^"]+)"`)
-	s.eventually(t, "ready", func() bool { code, _ := s.get(t, "/readyz"); return code == http.StatusOK })
 	return s
 }
 
@@ -299,6 +306,35 @@ func TestNotReadyWithoutSchema(t *testing.T) {
 		code, body := s.get(t, "/readyz")
 		return code == http.StatusServiceUnavailable && body == "not ready: the control connection fails\n"
 	})
+}
+
+// A control role without its GRANT: who presents a token is told, /readyz says no, and the log names the GRANT.
+func TestControlRoleWithoutGrant(t *testing.T) {
+	s := launchServe(t, func(c *config.Config) {
+		cluster := pgtest.Shared(t)
+		cluster.Exec(t, "postgres", "DO $$ BEGIN CREATE ROLE \"No Grant\" LOGIN; EXCEPTION WHEN duplicate_object THEN END $$")
+		c.Control = strings.Replace(c.Upstream, "postgres@", "No%20Grant@", 1)
+	})
+	out, err := s.psql(t, "33", "SELECT 1")
+	for _, want := range []string{"FATAL", "the control role lacks a privilege", "grants it fence_control"} {
+		if err == nil || !strings.Contains(out, want) {
+			t.Errorf("%q is not in %s", want, out)
+		}
+	}
+	late := s.connect(t, "")
+	if _, err := late.Exec(context.Background(), "SET fence.token = '33'"); code(err) != "ZF005" || !strings.Contains(err.Error(), "lacks a privilege") {
+		t.Errorf("SET: %v", err)
+	}
+	if _, err := late.Exec(context.Background(), "INSERT INTO free VALUES (1)"); err != nil {
+		t.Errorf("what no fence concerns: %v", err)
+	}
+	s.eventually(t, "not ready", func() bool {
+		code, body := s.get(t, "/readyz")
+		return code == http.StatusServiceUnavailable && body == "not ready: the control connection fails\n"
+	})
+	s.find(t, `"message":"the control role lacks a right".*"grant":"GRANT fence_control TO \\"No Grant\\";"`)
+	s.find(t, `"message":"not ready: the control connection fails".*a DBA runs: GRANT fence_control TO \\"No Grant\\";`)
+	s.find(t, `control role No Grant cannot do all that a takeover needs; a DBA runs: GRANT fence_control`)
 }
 
 func TestListenFailure(t *testing.T) {

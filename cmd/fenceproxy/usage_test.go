@@ -1,6 +1,7 @@
 package main
 
 import (
+	"os"
 	"strings"
 	"testing"
 
@@ -71,6 +72,34 @@ func TestVersion(t *testing.T) {
 	o = fenceproxy(t, "version", "--json")
 	if o.code != exitOK || !strings.Contains(o.out, `"schema": `) {
 		t.Errorf("%+v", o)
+	}
+}
+
+// Garbage in the environment names the variable, all of it at once.
+func TestEnvironmentErrorsNameTheVariable(t *testing.T) {
+	for name, value := range map[string]string{
+		"FENCEPROXY_LISTEN": "nowhere", "FENCEPROXY_LISTEN_POOLED": "x:y", "FENCEPROXY_UPSTREAM": "postgres://app:hunter2@db:port/x",
+		"FENCEPROXY_CONTROL": "host=", "FENCEPROXY_ADMIN": "9432", "FENCEPROXY_MODE": "on", "FENCEPROXY_FENCES": "a;b=",
+		"FENCEPROXY_OPAQUE": "maybe", "FENCEPROXY_OPAQUE_CALL": "x", "FENCEPROXY_TAKEOVER_GRACE": "10",
+		"FENCEPROXY_ANNOUNCE_MAX_JUMP": "-1", "FENCEPROXY_ALLOW_ROLE_TOKEN": "yes", "FENCEPROXY_HARMLESS_FUNCTIONS": "f()",
+		"FENCEPROXY_LIMITS_MAX_CONNECTIONS": "many", "FENCEPROXY_LIMITS_LOGIN_TIMEOUT": "0s", "FENCEPROXY_LIMITS_MAX_STATEMENT_BYTES": "1TB",
+		"FENCEPROXY_REPLICATION": "physical", "FENCEPROXY_LOG_LEVEL": "loud", "FENCEPROXY_LOG_FORMAT": "xml", "FENCEPROXY_SHUTDOWN_DRAIN_TIMEOUT": "soon",
+		"FENCEPROXY_BARE_TOKEN": "other",
+	} {
+		t.Setenv(name, value)
+	}
+	o := fenceproxy(t, "serve")
+	if o.code != exitUsage || strings.Contains(o.err, "hunter2") {
+		t.Errorf("%+v", o)
+	}
+	for _, pair := range os.Environ() {
+		name, _, _ := strings.Cut(pair, "=")
+		if !strings.HasPrefix(name, "FENCEPROXY_") || name == "FENCEPROXY_CONTROL" || name == "FENCEPROXY_BARE_TOKEN" || strings.HasPrefix(name, "FENCEPROXY_TEST") {
+			continue
+		}
+		if !strings.Contains(o.err, name+": ") {
+			t.Errorf("%s is not named in\n%s", name, o.err)
+		}
 	}
 }
 

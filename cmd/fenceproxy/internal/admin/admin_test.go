@@ -39,7 +39,7 @@ func TestReadyzSaysWhyNot(t *testing.T) {
 		{"draining", answer(nil), func(r *Readiness) { r.Listening(); r.Drain() }, 503, "not ready: draining: no new sessions\n"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			ready := NewReadiness(tc.ping)
+			ready := NewReadiness(tc.ping, nil)
 			tc.prep(ready)
 			code, body := get(t, Handler(prometheus.NewRegistry(), ready), "/readyz")
 			if code != tc.code || body != tc.body {
@@ -50,7 +50,7 @@ func TestReadyzSaysWhyNot(t *testing.T) {
 }
 
 func TestLivezWhileDraining(t *testing.T) {
-	ready := NewReadiness(nil)
+	ready := NewReadiness(nil, nil)
 	ready.Drain()
 	if code, body := get(t, Handler(prometheus.NewRegistry(), ready), "/livez"); code != 200 || body != "alive\n" {
 		t.Errorf("got %d %q", code, body)
@@ -65,7 +65,7 @@ func TestUnixSocket(t *testing.T) {
 	}
 	left.(*net.UnixListener).SetUnlinkOnClose(false)
 	left.Close() // as kill -9 leaves it
-	s, err := Listen(path, prometheus.NewRegistry(), NewReadiness(nil), zap.NewNop())
+	s, err := Listen(path, prometheus.NewRegistry(), NewReadiness(nil, nil), zap.NewNop())
 	if err != nil {
 		t.Fatal(err)
 	}

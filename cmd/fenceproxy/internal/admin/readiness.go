@@ -21,11 +21,15 @@ type Readiness struct {
 	ping      func(context.Context) error // nil: no control connection is needed
 	lastGood  time.Time
 	lastErr   error
-	pinging   chan struct{} // not nil while a ping runs; closed at its end
+	changed   func(err error) // told when the answer of a ping becomes another; may be nil
+	pinging   chan struct{}   // not nil while a ping runs; closed at its end
 }
 
-// NewReadiness begins not ready. ping asks the control connection; nil when the mode needs none.
-func NewReadiness(ping func(context.Context) error) *Readiness { return &Readiness{ping: ping} }
+// NewReadiness begins not ready. ping asks the control connection; nil when the mode needs none. changed, which may be
+// nil, is told when pings begin to fail or fail in another way, and with nil when they succeed again.
+func NewReadiness(ping func(context.Context) error, changed func(err error)) *Readiness {
+	return &Readiness{ping: ping, changed: changed}
+}
 
 // Listening says that all listeners are open.
 func (r *Readiness) Listening() {
@@ -98,9 +102,19 @@ func (r *Readiness) pingOnce(done chan struct{}) {
 	err := r.ping(ctx)
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.changed != nil && message(err) != message(r.lastErr) {
+		r.changed(err)
+	}
 	if r.lastErr = err; err == nil {
 		r.lastGood = time.Now()
 	}
 	r.pinging = nil
 	close(done)
+}
+
+func message(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
 }

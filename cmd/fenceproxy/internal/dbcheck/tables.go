@@ -106,8 +106,8 @@ func checkFence(f config.Fence, all []relation, byOID map[uint32]relation, below
 		missing = unnamed(parent, byOID, below, covered, seen, missing)
 	}
 	if len(missing) > 0 {
-		findings = append(findings, Finding{Problem, fmt.Sprintf("fence %s: %d partitions or child tables are not named, writes to them by their own name are not fenced: %s",
-			f.Name, len(missing), list(missing))})
+		findings = append(findings, Finding{Problem, fmt.Sprintf("fence %s: %s not named, writes by their own name are not fenced: %s",
+			f.Name, partitions(len(missing)), list(missing))})
 	}
 	return findings
 }
@@ -125,6 +125,13 @@ func unnamed(parent uint32, byOID map[uint32]relation, below map[uint32][]uint32
 		to = unnamed(child, byOID, below, covered, seen, to)
 	}
 	return to
+}
+
+func partitions(n int) string {
+	if n == 1 {
+		return "1 partition or child table is"
+	}
+	return fmt.Sprintf("%d partitions or child tables are", n)
 }
 
 // list names relations, not more than fit a line or two.
