@@ -117,9 +117,9 @@ func (a *Analyzer) Analyze(sc *Scratch, sql []byte, s Settings) Analysis {
 	return an
 }
 
-// tokenize fills sc.tokens, bulk rows left out, or says why it cannot.
+// tokenize fills sc.tokens, bulk rows and elements of long lists left out, or says why it cannot.
 func (a *Analyzer) tokenize(sc *Scratch, sql []byte) string {
-	sc.tokens, sc.rows = sc.tokens[:0], rowFolder{}
+	sc.tokens, sc.rows, sc.lists = sc.tokens[:0], rowFolder{}, listFolder{}
 	if !utf8.Valid(sql) {
 		return failUTF8
 	}
@@ -147,6 +147,9 @@ func (a *Analyzer) tokenize(sc *Scratch, sql []byte) string {
 			return failLong
 		}
 		sc.tokens = append(sc.tokens, t)
+		if t.kind == punct {
+			sc.tokens = sc.lists.push(sql, sc.tokens, sc.rows.expectsRow())
+		}
 		if sc.rows.watches(t) {
 			sc.tokens = sc.rows.push(sql, sc.tokens)
 		}

@@ -14,7 +14,7 @@ type Config struct {
 	// As called: name covers calls by the bare name, schema.name qualified ones.
 	HarmlessFunctions []string
 	CacheBytes        int64 // bound of each of the two caches; 0 means 16 MiB
-	MaxParseBytes     int   // longer texts are not parsed but EffectUnknown; equal rows and long literals do not count. 0 means 256 KiB
+	MaxParseBytes     int   // longer texts are not parsed but EffectUnknown; equal rows, long lists and long literals do not count. 0 means 256 KiB
 }
 
 // Settings are the session settings that change how a text is read. Both are reported by the server (ParameterStatus).

@@ -14,6 +14,7 @@ var lexicalCorpus = []string{
 	"SELECT u&\"a\", U &\"a\", e 'x', x'0', X'g', b'2', N'a'\n'b', nn'x'", `SELECT E'\x41\101\u0041\U00000041'`, `SELECT E'\u12', 'x'`, `SELECT U&'\00'`,
 	"SELECT a FROM t WHERE b = $1 AND c LIKE '%;%' -- ;\n; DELETE FROM t", "SELECT \"\"", "SELECT '", "SELECT \"", "SELECT /*", "SELECT $a$", "SELECT E'\\", "SELECT 1a, 0x, 0b2, 1__0, 1e, 1e+, $1a",
 	"SELECT {1}", "SELECT a\\b", "SELECT 1 \x01", "SELECT #", "SELECT " + strings.Repeat("+*", 40), "SELECT " + strings.Repeat("<", 64), "SELECT 1 !", "SELECT 1 +- 2, 1 @+- 2, 1 <+ 2", "SELECT :x, :=, ::", "a..b", "1...5", ".", "''", "U&''",
+	"SELECT a FROM t WHERE a IN (" + numbers(20) + ") OR a = ANY (ARRAY[" + numbers(18) + ", -7, 'x'::text])",
 	"SELECT 'a' -- c\n 'b'", "SELECT 'a' --\n, 'b'", "SELECT 'a'\n-- x\n'b'", "SELECT 'a'\n--", "INSERT INTO t VALUES (1, 'a'), (2, NULL), (3, 'b')", "VALUES (1), ('a'), (2)",
 }
 
@@ -32,4 +33,4 @@ func corpus() []string {
 var fragments = []string{"'", "\"", "$$", "$a$", "/*", "*/", "--", "\n", ";", "(", ")", "E'", "\\", "U&\"", "U&'", " uescape '!'", " INSERT INTO accounts VALUES (1)",
 	";DELETE FROM app.jobs;", " WHERE ", " RETURNING x", " FROM ", " SET ", ".where", " AS ", "::int", " CASE ", " END ", ",", "1", "e", "$1", "+", "-", "::", ":",
 	".", "..", "\t", "]", "[", "b'", "x'", "n'", "&", "?", "@-", "+-", "*/*", "--\n'", " values (1,'a'),(2,'b'),(3,'c') ", " set_config('fence.token','1',false) ",
-	"'fence.token'", "2147483648", " union select 1,2 ", " explain (analyze off) ", "0x1", "1_0", " f(1) ", "ä", "\xff", " NULL", "(('a'))"}
+	"'fence.token'", "2147483648", " union select 1,2 ", " explain (analyze off) ", "0x1", "1_0", " f(1) ", numbers(17), ", 7, 8, 9", "(" + numbers(18) + ")", "'x'::text", "ä", "\xff", " NULL", "(('a'))"}

@@ -3,8 +3,8 @@
 // token shape is cached. What cannot be read is EffectUnknown, what calls unknown code is EffectOpaque; neither is ever
 // reported as harmless. The package knows SQL text only: no sockets, no protocol, no tokens' values beyond literals.
 //
-// The way of a text: settings and encoding are checked (gate), tokens are found (lex), equal rows of VALUES are left out
-// (rows), the caches are asked, by text for what a literal decides and by shape for everything else (shape, cache). On a
+// The way of a text: settings and encoding are checked (gate), tokens are found (lex), equal rows of VALUES and
+// the elements of long lists are left out (rows, lists), the caches are asked, by text for what a literal decides and by shape for everything else (shape, cache). On a
 // miss the tokens are measured (depth), joined, parsed (parse) and the tree is judged (judge, walk, session, schema).
 //
 // # Pitfalls

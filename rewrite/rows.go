@@ -29,6 +29,9 @@ func (f *rowFolder) watches(t token) bool {
 	return f.state != rowsNone || t.kind == word && t.end-t.start == int32(len("values")) && t.c|0x20 == 'v'
 }
 
+// expectsRow reports whether an opening parenthesis begins a row.
+func (f *rowFolder) expectsRow() bool { return f.state == rowsValues || f.state == rowsComma }
+
 // push looks at the last token, and takes the row off again that it has completed if an equal one is there already.
 func (f *rowFolder) push(sql []byte, tokens []token) []token {
 	if f.state == rowsNone {

@@ -7,6 +7,7 @@ type Scratch struct {
 	shape  []byte
 	starts []int32
 	rows   rowFolder
+	lists  listFolder
 }
 
 // keepTokens bounds what a Scratch holds between calls: texts with more tokens than that (some 40 KB) give their memory back.

@@ -213,13 +213,29 @@ func TestRowsAreFolded(t *testing.T) {
 		{"SELECT * FROM (VALUES (1), (2)) x, (VALUES ('a'), ('b')) y", 18, "none plain"},
 		{"SELECT t.values, (1), (1)", 12, "none plain"},
 		{"VALUES (1), (2), (3) UNION VALUES (1), (2)", 9, "none plain"},
+		{"SELECT a FROM t WHERE a IN (" + numbers(16) + ")", 40, "none plain"},
+		{"SELECT a FROM t WHERE a IN (" + numbers(5000) + ")", 40, "none plain"},
+		{"SELECT a FROM t WHERE a IN (-1, 1.5, " + numbers(5000) + ", -7, 2.5, $1)", 43, "none plain"},
+		{"SELECT a FROM t WHERE a = ANY (ARRAY[" + strings.Repeat("$1, ", 5000) + "$2])", 44, "none plain"},
+		{"DELETE FROM accounts WHERE a IN ('x'::uuid" + strings.Repeat(", 'y'::uuid", 9000) + ")", 71, "write billing"},
+		{"DELETE FROM accounts WHERE a IN (" + numbers(50) + ", f(1), " + numbers(50) + ")", 144, "opaque billing"},
+		{"SELECT f(" + numbers(17) + ")", 35, "opaque"},
+		{"SELECT lower(" + numbers(99) + ")", 35, "none plain"},
+		{"SELECT set_config(" + numbers(99) + ")", 35, "none may-change-token changes-lexing"},
+		{"SELECT set_config('a', " + numbers(99) + ")", 35, "none may-change-token changes-lexing"},
+		{"INSERT INTO t VALUES (" + numbers(40) + "), (" + numbers(40) + ")", 85, "write plain"},
+		{"INSERT INTO t VALUES (f(" + numbers(40) + ")), (f(" + numbers(41) + "))", 40, "opaque"},
+		{"INSERT INTO t (SELECT " + numbers(40) + ")", 85, "write plain"},
+		{"SELECT (1, 2) OVERLAPS (3, 4), 1::float(1), 1::numeric(10, 2)", 28, "none plain"},
 	} {
 		an := a.Analyze(&sc, []byte(tt.sql), Settings{})
 		if got := describe(an, fencesByName); got != tt.want || len(sc.tokens) != tt.tokens {
-			t.Errorf("%s: %s with %d tokens, want %s with %d", tt.sql, got, len(sc.tokens), tt.want, tt.tokens)
+			t.Errorf("%.99s: %s with %d tokens, want %s with %d", tt.sql, got, len(sc.tokens), tt.want, tt.tokens)
 		}
 		if diff, _ := compareWithFresh(a, &sc, tt.sql); diff != "" {
-			t.Errorf("%s: %s", tt.sql, diff)
+			t.Errorf("%.99s: %s", tt.sql, diff)
 		}
 	}
 }
+
+func numbers(n int) string { return "7" + strings.Repeat(", 7", n-1) }
