@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -43,16 +42,15 @@ type Session struct {
 }
 
 const (
-	defaultGrace   = 10 * time.Second
-	defaultMaxJump = 1_000_000_000
-	rememberFor    = 5 * time.Second // an acknowledgement; short, for a failover may lose the mark
-	maxFlights     = 32              // raises waiting in one database, each on a connection of its own
+	rememberFor = 5 * time.Second // an acknowledgement; short, for a failover may lose the mark
+	maxFlights  = 32              // raises waiting in one database, each on a connection of its own
 )
 
 // Control announces and raises tokens on connections of its own, and ends the sessions that keep a raise waiting longer
 // than the grace. Safe for concurrent use.
 type Control struct {
 	cfg    ControlConfig
+	own    *Announcer // under the policy of cfg
 	base   *pgx.ConnConfig
 	ctx    context.Context // of everything that outlives the session that asked; ends with Close
 	cancel context.CancelFunc
@@ -68,20 +66,6 @@ func NewControl(cfg ControlConfig) (*Control, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, f := range cfg.Fences {
-		if err := ValidName(f); err != nil {
-			return nil, err
-		}
-	}
-	if cfg.Bare != "" && !contains(cfg.Fences, cfg.Bare) {
-		return nil, errors.New("the fence of bare tokens is none of the fences: " + quote(cfg.Bare))
-	}
-	if cfg.Grace == 0 {
-		cfg.Grace = defaultGrace
-	}
-	if cfg.MaxJump == 0 {
-		cfg.MaxJump = defaultMaxJump
-	}
 	if cfg.Known == nil {
 		cfg.Known = new(Known)
 	}
@@ -92,6 +76,10 @@ func NewControl(cfg ControlConfig) (*Control, error) {
 		cfg.Log = zap.NewNop()
 	}
 	c := &Control{cfg: cfg, base: base, dbs: make(map[string]*database)}
+	c.own, err = c.Under(Policy{Fences: cfg.Fences, Bare: cfg.Bare, Grace: cfg.Grace, MaxJump: cfg.MaxJump, Roles: cfg.Roles})
+	if err != nil {
+		return nil, err
+	}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	return c, nil
 }
@@ -125,66 +113,9 @@ func (c *Control) Ping(ctx context.Context) error {
 	return err
 }
 
-// Announce makes every token of the list the mark of its fence and returns the marks in the order of the list, once
-// they are durable. A token that is the mark already is told without waiting; a lower one is ZF001. ZF003: a token not
-// fit for the configuration, another epoch, a jump over MaxJump, a role that may not announce. ZF005: no fence schema,
-// no connection, another server or a standby behind the control DSN. When one token is refused at the first look, none
-// is raised. A session in recovery announces nothing: nil, nil.
-//
-// When ctx ends first, the raise goes on without its caller: a client that retries with a short timeout meets the same
-// raise again, with the same clock.
+// Announce is that of an Announcer under the policy in the ControlConfig.
 func (c *Control) Announce(ctx context.Context, s Session, l List) ([]Mark, *Error) {
-	if s.InRecovery || len(l) == 0 {
-		return nil, nil
-	}
-	if err := l.Check(c.cfg.Fences, c.cfg.Bare); err != nil {
-		return nil, err
-	}
-	d := c.database(s.Database)
-	marks := make([]Mark, len(l))
-	wanted := make([]target, len(l))
-	known := true
-	for i, item := range l {
-		wanted[i] = target{item.Fence, item.Token}
-		if item.Fence == "" {
-			wanted[i].fence = c.cfg.Bare
-		}
-		var ok bool
-		if marks[i], ok = d.remembered(wanted[i], s.SystemID); !ok {
-			known = false
-		}
-	}
-	if known {
-		return marks, nil
-	}
-	if len(l) > 1 || !c.mayAnnounce(s.User) {
-		if err := d.firstLook(ctx, s, wanted); err != nil {
-			return nil, err
-		}
-	}
-	flights := make([]*flight, len(wanted))
-	for i, w := range wanted {
-		var err *Error
-		if flights[i], err = d.raise(w, s); err != nil {
-			return nil, err
-		}
-	}
-	for i, f := range flights {
-		select {
-		case <-f.done:
-		case <-ctx.Done():
-			return nil, stillWaiting(f.want.fence)
-		}
-		if f.err != nil {
-			return nil, f.err
-		}
-		marks[i] = f.mark
-	}
-	return marks, nil
-}
-
-func (c *Control) mayAnnounce(user string) bool {
-	return len(c.cfg.Roles) == 0 || slices.Contains(c.cfg.Roles, user)
+	return c.own.Announce(ctx, s, l)
 }
 
 // Forget drops the memory of acknowledged raises in a database: after a ZF006 for an announced token, which means that

@@ -400,3 +400,50 @@ func TestKnown(t *testing.T) {
 		t.Error("not bounded")
 	}
 }
+
+// What a bare token means is a matter of the session's own configuration, on one Control: after a reload, sessions of both
+// share raises and connections.
+func TestAnnouncersShareAControlUnderTheirOwnPolicies(t *testing.T) {
+	w := newWorld(t)
+	c, _, _ := w.control([]string{"a", "b"}, func(c *ControlConfig) { c.Bare, c.MaxJump = "a", 100 })
+	other, err := c.Under(Policy{Fences: []string{"b", "c"}, Bare: "b", MaxJump: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := w.session("app")
+	present := func(a interface {
+		Announce(context.Context, Session, List) ([]Mark, *Error)
+	}, token string) (string, string) {
+		t.Helper()
+		list, err := Parse(token)
+		if err != nil {
+			t.Fatal(err)
+		}
+		marks, e := a.Announce(context.Background(), s, list)
+		if e != nil {
+			return "", e.Code
+		}
+		return marks[0].Name + " " + marks[0].Token.String(), ""
+	}
+	for _, step := range []struct {
+		under      *Announcer
+		token      string
+		mark, code string
+	}{
+		{c.own, "7", "a 7", ""},
+		{other, "7", "b 7", ""},
+		{other, "c=1", "c 1", ""},
+		{c.own, "c=1", "", CodeMalformed},
+		{other, "a=7", "", CodeMalformed},
+		{c.own, "b=200", "", CodeMalformed}, // over MaxJump
+		{other, "b=200", "b 200", ""},
+		{c.own, "b=200", "b 200", ""},
+	} {
+		if mark, code := present(step.under, step.token); mark != step.mark || code != step.code {
+			t.Errorf("%s under %v: %q %q, want %q %q", step.token, step.under.policy.Fences, mark, code, step.mark, step.code)
+		}
+	}
+	if _, err := c.Under(Policy{Fences: []string{"a"}, Bare: "b"}); err == nil {
+		t.Error("a bare token for a fence that is none of the policy's")
+	}
+}

@@ -52,7 +52,7 @@ func (d *database) remember(m Mark, systemID string) {
 
 // firstLook reads the marks before anything is raised, so that a list with a stale token raises none of its others,
 // and a role that may not announce can still present a token that is the mark.
-func (d *database) firstLook(ctx context.Context, s Session, wanted []target) *Error {
+func (d *database) firstLook(ctx context.Context, s Session, wanted []target, mayAnnounce bool) *Error {
 	conn, err := d.conns.get(ctx)
 	if err != nil {
 		return d.unavailable(wanted[0].fence, err)
@@ -73,7 +73,7 @@ func (d *database) firstLook(ctx context.Context, s Session, wanted []target) *E
 		case m.ID != 0 && order < 0:
 			return staleSince(w.fence, w.token, m.Token, since, holder)
 		case m.ID != 0 && order == 0:
-		case !d.control.mayAnnounce(s.User):
+		case !mayAnnounce:
 			return &Error{Code: CodeMalformed, Fence: w.fence,
 				Message: "role " + quote(s.User) + " may not announce a token for fence " + quote(w.fence),
 				Hint:    "announce.roles names the roles that may; others can only present a token that is the mark already."}

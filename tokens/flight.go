@@ -17,6 +17,7 @@ type flight struct {
 	db      *database
 	want    target
 	session Session // that asked first
+	policy  *Policy // of that session
 	start   time.Time
 	waiter  atomic.Uint32 // pid of the backend that runs it, 0 for none
 
@@ -26,7 +27,7 @@ type flight struct {
 }
 
 // raise joins the flight to the target, or starts it.
-func (d *database) raise(w target, s Session) (*flight, *Error) {
+func (d *database) raise(w target, s Session, p *Policy) (*flight, *Error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if f := d.flights[w]; f != nil && (s.SystemID == "" || s.SystemID == f.session.SystemID) {
@@ -41,7 +42,7 @@ func (d *database) raise(w target, s Session) (*flight, *Error) {
 	if c.ctx.Err() != nil {
 		return nil, d.unavailable(w.fence, c.ctx.Err())
 	}
-	f := &flight{db: d, want: w, session: s, start: time.Now(), done: make(chan struct{})}
+	f := &flight{db: d, want: w, session: s, policy: p, start: time.Now(), done: make(chan struct{})}
 	d.flights[w] = f
 	c.work.Go(f.run)
 	return f, nil
@@ -61,8 +62,8 @@ func (f *flight) run() {
 	go func() { result <- f.raise() }()
 
 	var over <-chan time.Time // the grace
-	if c.cfg.Grace > 0 {
-		timer := time.NewTimer(c.cfg.Grace)
+	if f.policy.Grace > 0 {
+		timer := time.NewTimer(f.policy.Grace)
 		defer timer.Stop()
 		over = timer.C
 	}
@@ -125,7 +126,7 @@ func (f *flight) raise() (o outcome) {
 			o.systemID = conn.systemID
 			conn.warning = ""
 			f.waiter.Store(conn.PgConn().PID())
-			err = conn.QueryRow(ctx, raiseSQL, f.want.fence, f.want.token.Epoch, f.want.token.Counter, holder(f.session), max(d.control.cfg.MaxJump, -1)).
+			err = conn.QueryRow(ctx, raiseSQL, f.want.fence, f.want.token.Epoch, f.want.token.Counter, holder(f.session), max(f.policy.MaxJump, -1)).
 				Scan(&o.mark.ID, &o.raised, &o.from.Epoch, &o.from.Counter)
 			f.waiter.Store(0)
 			if err == nil && conn.warning != "" {

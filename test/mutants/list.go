@@ -73,7 +73,7 @@ var mutants = []mutant{
 	},
 	{
 		name: "raise outside of the application's transaction: the guard raises instead of the announcement",
-		file: "tokens/control.go",
+		file: "tokens/announcer.go",
 		old:  "	if s.InRecovery || len(l) == 0 {\n		return nil, nil",
 		new:  "	if s.InRecovery || len(l) >= 0 {\n		return nil, nil",
 		and: []edit{{"tokens/schema/*.sql",
