@@ -27,34 +27,43 @@ type proxy struct {
 	server  *relay.Server
 	ready   *admin.Readiness
 	admin   *admin.Server // nil without an address
+
+	clientTLS   *relay.ClientTLS // nil without TLS, both
+	upstreamTLS *relay.UpstreamTLS
 }
 
-// assemble makes the parts from the configuration; nothing listens or connects yet.
-func assemble(c *config.Config, log *zap.Logger) (*proxy, error) {
+// assemble makes the parts from the configuration; nothing listens or connects yet. loops: event loops for sessions.
+func assemble(c *config.Config, log *zap.Logger, loops int) (*proxy, error) {
 	analyzer, err := rewrite.New(c.Rewrite())
 	if err != nil {
 		return nil, err
 	}
-	upstream, err := c.UpstreamAddress()
+	server, err := upstream(c)
+	if err != nil {
+		return nil, err
+	}
+	clients, err := clientTLS(c)
 	if err != nil {
 		return nil, err
 	}
 	b := thisBuild()
 	m := metrics.New(metrics.Build{Version: b.Version, Commit: b.Commit, GoVersion: b.Go, Schema: strconv.Itoa(b.Schema), Mode: string(c.Mode)}, c.FenceNames())
 	m.RegisterPlans(func() metrics.Plans { return plans(analyzer.Stats()) })
-	p := &proxy{config: c, log: log, metrics: m}
+	p := &proxy{config: c, log: log, metrics: m, clientTLS: clients, upstreamTLS: server.TLS}
 
 	known := new(tokens.Known)
 	flood := logging.NewFlood()
 	current := sessionConfig(c, analyzer, known)
 	sc := relay.ServerConfig{
 		Current:          func() *relay.Config { return current },
-		Upstream:         relay.Upstream{Network: upstream.Network, Address: upstream.Address, Timeout: upstream.Timeout},
+		Upstream:         server,
+		ClientTLS:        clients,
 		Recorder:         &recorder{Recorder: m.Recorder, metrics: m, log: log, flood: flood},
 		Events:           m,
 		Log:              log,
 		MaxConnections:   c.Limits.MaxConnections,
 		LoginTimeout:     c.Limits.LoginTimeout,
+		Loops:            loops,
 		AllowReplication: c.Replication == config.ReplicationAllow,
 	}
 	var ping func(context.Context) error

@@ -71,8 +71,7 @@ var errForced = errors.New("ended by a second signal")
 
 // serve runs the proxy until a signal or the end of ctx has drained it.
 func serve(ctx context.Context, c *config.Config, log *zap.Logger, signals <-chan os.Signal) error {
-	useProcessors(c.Limits.Processors)
-	p, err := assemble(c, log)
+	p, err := assemble(c, log, useProcessors(c.Limits.Processors))
 	if err != nil {
 		return wrongConfig(err)
 	}
@@ -94,14 +93,18 @@ func serve(ctx context.Context, c *config.Config, log *zap.Logger, signals <-cha
 	return p.drain(signals)
 }
 
-// useProcessors bounds the threads that run sessions. Two goroutines that wake each other on different processors cost
-// more than what they do, so by default the proxy takes half of the processors.
-func useProcessors(n int) {
-	if n == 0 {
-		if os.Getenv("GOMAXPROCS") != "" {
-			return
-		}
+// useProcessors bounds the threads that run sessions, and returns the number of event loops: one for each processor that
+// may be used. Work that is spread over more processors than it needs costs more, because each finds less to do when it
+// wakes up, so by default the proxy takes half of them. One more thread does what is not relaying.
+func useProcessors(n int) (loops int) {
+	fixed := os.Getenv("GOMAXPROCS") != ""
+	switch {
+	case n > 0:
+	case fixed:
+		return runtime.GOMAXPROCS(0)
+	default:
 		n = max(1, runtime.GOMAXPROCS(0)/2)
 	}
-	runtime.GOMAXPROCS(n)
+	runtime.GOMAXPROCS(n + 1)
+	return n
 }

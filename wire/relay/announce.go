@@ -8,7 +8,7 @@ import (
 
 // announce raises the tokens in a goroutine of its own and tells the engine. Both pumps go on meanwhile: the server's
 // replies flow, and a client that closes is noticed.
-func (s *session) announce(l tokens.List, about tokens.Session) {
+func (s *pumps) announce(l tokens.List, about tokens.Session) {
 	ctx, cancel := context.WithCancel(s.ctx)
 	s.mu.Lock()
 	s.announces = cancel
@@ -35,7 +35,7 @@ func (s *session) raise(ctx context.Context, about tokens.Session, l tokens.List
 }
 
 // abandonAnnounce: nobody waits for the raise any more. It goes on without the session.
-func (s *session) abandonAnnounce() {
+func (s *pumps) abandonAnnounce() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.left = true
@@ -45,7 +45,7 @@ func (s *session) abandonAnnounce() {
 }
 
 // announced tells the engine and writes what comes out.
-func (s *session) announced(marks []tokens.Mark, err *tokens.Error) {
+func (s *pumps) announced(marks []tokens.Mark, err *tokens.Error) {
 	var out Output
 	_, speaks := s.fromAnnouncer(marks, err, &out)
 	if speaks && !s.speak(new(writer), &out.ToClient) {
@@ -60,7 +60,7 @@ func (s *session) announced(marks []tokens.Mark, err *tokens.Error) {
 	s.wake()
 }
 
-func (s *session) fromAnnouncer(marks []tokens.Mark, err *tokens.Error, out *Output) (left, speaks bool) {
+func (s *pumps) fromAnnouncer(marks []tokens.Mark, err *tokens.Error, out *Output) (left, speaks bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.inside {

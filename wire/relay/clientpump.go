@@ -10,7 +10,7 @@ import (
 
 // clientPump is the goroutine that reads the client and writes to the server.
 type clientPump struct {
-	*session
+	*pumps
 	buf        []byte
 	start, end int  // bytes read and not consumed yet
 	held       bool // the engine has asked to wait; what is read meanwhile stays in buf
@@ -19,11 +19,11 @@ type clientPump struct {
 	w          writer
 }
 
-func (s *session) clientPump() {
+func (s *pumps) clientPump() {
 	defer s.recovered()
 	mem := buffers.Get().(*[bufferSize]byte)
 	defer buffers.Put(mem)
-	p := clientPump{session: s, buf: mem[:]}
+	p := clientPump{pumps: s, buf: mem[:]}
 	for p.step() {
 	}
 }

@@ -54,21 +54,5 @@ func (s *Server) Close() {
 	s.mu.Unlock()
 	s.cancel()
 	s.work.Wait()
-}
-
-// drain lets the session end when it is outside a transaction. The client pump looks.
-func (s *session) drain() {
-	s.draining.Store(true)
-	s.wake()
-}
-
-// kill ends the session now. Last words would be lost in the middle of a reply, so they are said only when the server
-// is quiet: the session is idle, perhaps in a transaction, as those are that a shutdown has to wait for.
-func (s *session) kill() {
-	s.end(EndDrainDeadline)
-	if !s.quiet.Load() {
-		s.closeBoth()
-		return
-	}
-	s.stop(&stop{reason: EndDrainDeadline, words: shuttingDown, urgent: true})
+	s.loops.close()
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"flag"
 	"io"
 	"net"
 	"os"
@@ -126,6 +127,9 @@ type testServer struct {
 	served chan struct{}
 }
 
+// pumpsOnly has the same tests look at the driver that sessions with TLS have.
+var pumpsOnly = flag.Bool("relay.pumps", false, "run sessions by goroutines, not in event loops")
+
 func startServer(t *testing.T, upstream string, engine func() *forwarder, change func(*ServerConfig)) *testServer {
 	t.Helper()
 	ts := &testServer{served: make(chan struct{}),
@@ -136,6 +140,9 @@ func startServer(t *testing.T, upstream string, engine func() *forwarder, change
 	}
 	cfg := ServerConfig{Current: func() *Config { return &Config{Mode: ModeOff} },
 		Upstream: Upstream{Network: network, Address: upstream}, Recorder: &ts.counts, Events: &ts.counts, Log: testLog(t)}
+	if *pumpsOnly {
+		cfg.Loops = -1
+	}
 	if change != nil {
 		change(&cfg)
 	}
@@ -318,4 +325,22 @@ func descriptors(t *testing.T) int {
 		t.Skip("no /proc")
 	}
 	return len(list)
+}
+
+// What the tests of this package say about event loops is true only if they are used.
+func TestPlainSessionsRunInALoop(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("event loops are for Linux")
+	}
+	s := startServer(t, fakeUpstream(t, answering), nil, nil)
+	login(t, s.addr)
+	s.loops.mu.Lock()
+	defer s.loops.mu.Unlock()
+	want := 1
+	if *pumpsOnly {
+		want = 0
+	}
+	if len(s.loops.all) != want || want == 1 && s.loops.all[0].sessions.Load() != 1 {
+		t.Errorf("%d loops, want %d", len(s.loops.all), want)
+	}
 }

@@ -2,6 +2,7 @@ package relay
 
 import (
 	"errors"
+	"io"
 	"net"
 	"os"
 	"time"
@@ -17,14 +18,21 @@ const (
 	lingerBytes = 16 << 20
 )
 
-func closeWrite(c net.Conn) {
+// socket is what can be said goodbye to: a net.Conn, for example.
+type socket interface {
+	io.ReadWriteCloser
+	SetReadDeadline(time.Time) error
+	SetWriteDeadline(time.Time) error
+}
+
+func closeWrite(c socket) {
 	if half, ok := c.(interface{ CloseWrite() error }); ok {
 		half.CloseWrite()
 	}
 }
 
 // linger reads and drops until the peer has closed or the time is over. buf is scratch.
-func linger(c net.Conn, buf []byte) {
+func linger(c socket, buf []byte) {
 	closeWrite(c)
 	until := time.Now().Add(lingerTime)
 	for dropped := 0; dropped < lingerBytes; {

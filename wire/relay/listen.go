@@ -127,7 +127,7 @@ func (s *Server) forget(c net.Conn) {
 }
 
 // adopt moves a connection from those without a session to those with one.
-func (s *Server) adopt(c net.Conn, ses *session) {
+func (s *Server) adopt(c net.Conn, ses runner) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.conns, c)
@@ -140,7 +140,7 @@ func (s *Server) adopt(c net.Conn, ses *session) {
 	}
 }
 
-func (s *Server) disown(ses *session) {
+func (s *Server) disown(ses runner) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.running, ses)

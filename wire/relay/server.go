@@ -18,6 +18,8 @@ type ServerConfig struct {
 	// Current gives the configuration that a session accepted now runs under to its end. Pooled is set by the listener.
 	Current  func() *Config
 	Upstream Upstream
+	// ClientTLS is TLS with clients; nil offers none.
+	ClientTLS *ClientTLS
 	// Announcer raises tokens; nil refuses to (ZF005).
 	Announcer Announcer
 	Recorder  Recorder     // nil counts nothing; a SessionRecorder is asked for one per session
@@ -30,6 +32,9 @@ type ServerConfig struct {
 	// AllowReplication lets connections pass that ask for replication: physical ones untouched, logical ones through
 	// the engine. Otherwise they are refused.
 	AllowReplication bool
+	// Loops is the number of event loops, which run the sessions without TLS where the platform has them; 0 means 1, a
+	// negative number none. Each loop runs on one processor; one alone is cheapest as long as it is not busy all the time.
+	Loops int
 }
 
 // Server accepts clients and runs their sessions. Its methods may be called concurrently, but Listen only before Serve.
@@ -40,6 +45,7 @@ type Server struct {
 	ctx       context.Context // ends with Close
 	cancel    context.CancelFunc
 	newEngine func(*Config, Recorder, Startup) machine
+	loops     loops
 
 	listeners []listener
 	sessions  limit
@@ -50,7 +56,7 @@ type Server struct {
 	draining bool
 	closed   bool
 	conns    map[net.Conn]struct{} // clients that have no session (yet)
-	running  map[*session]struct{}
+	running  map[runner]struct{}
 	work     sync.WaitGroup // everything that was accepted
 }
 
@@ -77,9 +83,13 @@ func NewServer(cfg ServerConfig) (*Server, error) {
 		cfg.LoginTimeout = defaultLoginTimeout
 	}
 	s := &Server{cfg: cfg, log: cfg.Log, events: cfg.Events,
-		conns: make(map[net.Conn]struct{}), running: make(map[*session]struct{}),
+		conns: make(map[net.Conn]struct{}), running: make(map[runner]struct{}),
 		newEngine: func(c *Config, r Recorder, start Startup) machine { return NewEngine(c, r, start) }}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
+	s.loops.want = max(0, cfg.Loops)
+	if cfg.Loops == 0 {
+		s.loops.want = 1
+	}
 	s.sessions.max = int64(cfg.MaxConnections)
 	s.strangers.max = maxStrangers(cfg.MaxConnections)
 	s.cancels.max = maxCancels
@@ -109,49 +119,47 @@ func (s *Server) serve(client net.Conn, pooled bool) {
 	deadline := time.Now().Add(s.cfg.LoginTimeout)
 	client.SetDeadline(deadline)
 
-	start, err := readStartup(client)
+	l := &clientLeg{Conn: client, raw: client}
+	defer func() { l.Close() }() // TLS has a last word
+	start, err := s.readStartup(l)
 	switch {
 	case err != nil:
-		s.refuseStartup(client, err)
+		s.refuseStartup(l, err)
 		return
 	case start.Kind == wire.StartupCancel:
-		s.relayCancel(client, start)
+		s.relayCancel(l, start)
 		return
 	}
-	cfg, refusal := s.admit(&start, pooled)
+	cfg, refusal := s.admit(l, &start, pooled)
 	if refusal == nil && !s.sessions.enter() {
 		refusal = &refused{RefuseLimit, fatalError("53300", "sorry, too many clients already", "")}
 	}
 	if refusal != nil {
-		s.events.Refused(refusal.reason)
-		s.log.Info("connection refused", zap.Stringer("remote", client.RemoteAddr()), zap.Stringer("reason", refusal.reason))
-		turnAway(client, refusal.words)
+		s.refuse(l, refusal)
 		return
 	}
 	defer s.sessions.leave()
 
 	ctx, done := context.WithDeadline(s.ctx, deadline)
-	server, err := s.dial(ctx)
+	server, err := s.open(ctx, l, &start)
 	done()
-	if err == nil {
-		server.SetDeadline(deadline)
-		if _, err = server.Write(start.Raw); err != nil {
-			server.Close()
-		}
-	}
 	if err != nil {
 		s.events.Refused(RefuseUpstream)
 		s.log.Error("cannot connect to upstream", zap.String("upstream", s.cfg.Upstream.Address), zap.Error(err))
-		turnAway(client, unreachable(err))
+		turnAway(l, unreachable(err))
 		return
 	}
 	defer server.Close()
-	client.SetDeadline(time.Time{})
+	if refusal := s.sameCertificate(l, server); refusal != nil {
+		s.refuse(l, refusal)
+		return
+	}
+	l.SetDeadline(time.Time{})
 	server.SetDeadline(time.Time{})
 
 	stranger = false
 	s.strangers.leave()
-	s.session(client, server, cfg, &start, deadline)
+	s.session(l, server, cfg, &start, deadline)
 }
 
 // refused is why a connection gets no session.
@@ -161,12 +169,15 @@ type refused struct {
 }
 
 // admit decides whether the packet may begin a session, and under which configuration.
-func (s *Server) admit(start *wire.Startup, pooled bool) (*Config, *refused) {
+func (s *Server) admit(l *clientLeg, start *wire.Startup, pooled bool) (*Config, *refused) {
 	s.mu.Lock()
 	draining := s.draining
 	s.mu.Unlock()
 	if draining {
 		return nil, &refused{RefuseDraining, fatalError("57P03", "the database system is shutting down", "")}
+	}
+	if refusal := s.admitLeg(l, start); refusal != nil {
+		return nil, refusal
 	}
 	cfg := s.cfg.Current()
 	replication := start.Replication()
@@ -186,57 +197,38 @@ func (s *Server) admit(start *wire.Startup, pooled bool) (*Config, *refused) {
 	return cfg, nil
 }
 
-func (s *Server) refuseStartup(client net.Conn, err error) {
+// refuse tells a client why it gets no session.
+func (s *Server) refuse(l *clientLeg, r *refused) {
+	s.events.Refused(r.reason)
+	s.log.Info("connection refused", zap.Stringer("remote", l.RemoteAddr()), zap.Stringer("reason", r.reason), zap.Error(r.words))
+	turnAway(l, r.words)
+}
+
+func (s *Server) refuseStartup(l *clientLeg, err error) {
 	var words *wire.Error
+	var handshake *handshakeError
 	switch {
 	case errors.As(err, &words):
-		s.events.Refused(RefuseStartup)
-		s.log.Info("connection refused", zap.Stringer("remote", client.RemoteAddr()),
-			zap.Stringer("reason", RefuseStartup), zap.Error(words))
-		turnAway(client, words)
+		s.refuse(l, &refused{RefuseStartup, words})
 	case isTimeout(err): // as PostgreSQL, which says nothing here either
 		s.events.Refused(RefuseSilent)
-		s.log.Info("connection refused", zap.Stringer("remote", client.RemoteAddr()), zap.Stringer("reason", RefuseSilent))
+		s.log.Info("connection refused", zap.Stringer("remote", l.RemoteAddr()), zap.Stringer("reason", RefuseSilent))
+	case errors.As(err, &handshake):
+		s.events.Refused(RefuseTLS)
+		s.log.Info("connection refused", zap.Stringer("remote", l.RemoteAddr()), zap.Stringer("reason", RefuseTLS), zap.Error(err))
 	default: // closed without a word: port scans and health checks
 	}
 }
 
-// readStartup reads packets up to one that asks for something. Encryption is not offered yet.
-func readStartup(client net.Conn) (wire.Startup, error) {
-	var ssl, gss bool
-	for {
-		start, err := wire.ReadStartup(client)
-		if err != nil {
-			return start, err
-		}
-		var again *bool
-		switch start.Kind {
-		case wire.StartupSSL:
-			again = &ssl
-		case wire.StartupGSSEnc:
-			again = &gss
-		default:
-			return start, nil
-		}
-		if *again { // each is negotiated once (postmaster.c ProcessStartupPacket)
-			return start, wire.UnsupportedProtocol(start.Version)
-		}
-		*again = true
-		if _, err := client.Write([]byte{'N'}); err != nil {
-			return start, err
-		}
-	}
-}
-
-func (s *Server) dial(ctx context.Context) (net.Conn, error) {
+func (s *Server) dial(ctx context.Context, withTLS bool) (net.Conn, error) {
 	begin := time.Now()
-	c, err := s.cfg.Upstream.dial(ctx)
+	c, err := s.cfg.Upstream.dial(ctx, withTLS)
 	s.events.Dialed(time.Since(begin), err == nil)
 	return c, err
 }
 
 // session runs one, with a line in the log at each end.
-func (s *Server) session(client, server net.Conn, cfg *Config, start *wire.Startup, deadline time.Time) {
+func (s *Server) session(client *clientLeg, server serverLeg, cfg *Config, start *wire.Startup, deadline time.Time) {
 	token, _ := start.Setting("fence.token")
 	application, _ := start.Setting("application_name")
 	about := Startup{Token: token, User: start.User(), Database: start.Database(), Application: application}
@@ -247,29 +239,20 @@ func (s *Server) session(client, server net.Conn, cfg *Config, start *wire.Start
 	if r, ok := rec.(SessionRecorder); ok {
 		rec = r.ForSession(log)
 	}
-	ses := &session{client: client, server: server, engine: s.newEngine(cfg, rec, about), log: log,
-		rec: rec, events: s.events, announcer: s.cfg.Announcer}
+	ses := &session{engine: s.newEngine(cfg, rec, about), log: log, rec: rec, events: s.events, announcer: s.cfg.Announcer}
 	ses.start(s.ctx)
 	begin := time.Now()
 	s.events.SessionOpened()
-	log.Info("session started")
-	login := time.AfterFunc(time.Until(deadline), ses.loginExpired)
-	s.adopt(client, ses)
+	log.Info("session started", zap.String("tls", client.encryption()), zap.String("upstream_tls", server.encryption()))
+	r := s.drive(ses, client.Conn, server.Conn)
+	login := time.AfterFunc(time.Until(deadline), r.loginExpired)
+	s.adopt(client.raw, r)
 
-	reason := ses.run()
+	reason := r.run()
 	login.Stop()
-	s.disown(ses)
+	s.disown(r)
 	lasted := time.Since(begin)
 	s.events.SessionClosed(reason, lasted)
 	log.Info("session ended", zap.Stringer("reason", reason), zap.Duration("lasted", lasted),
 		zap.Int64("bytes_to_server", ses.toServer.Load()), zap.Int64("bytes_to_client", ses.toClient.Load()))
-}
-
-func (s *session) loginExpired() {
-	s.mu.Lock()
-	ready := s.engine.Ready()
-	s.mu.Unlock()
-	if !ready {
-		s.stop(&stop{reason: EndLoginTimeout, urgent: true, words: fatalError("57014", "canceling authentication due to timeout", "")})
-	}
 }

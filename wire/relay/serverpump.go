@@ -11,13 +11,13 @@ var errPanicked = errors.New("engine panicked")
 
 // serverPump is the goroutine that reads the server and writes to the client.
 type serverPump struct {
-	*session
+	*pumps
 	buf []byte
 	out Output
 	w   writer
 }
 
-func (s *session) serverPump() {
+func (s *pumps) serverPump() {
 	defer s.work.Done()
 	defer func() {
 		close(s.gone)
@@ -26,7 +26,7 @@ func (s *session) serverPump() {
 	defer s.recovered()
 	mem := buffers.Get().(*[bufferSize]byte)
 	defer buffers.Put(mem)
-	p := serverPump{session: s, buf: mem[:]}
+	p := serverPump{pumps: s, buf: mem[:]}
 	for p.step() {
 	}
 }
@@ -88,7 +88,7 @@ func (p *serverPump) fromServer(in []byte) (left, speaks bool, err error) {
 }
 
 // take sorts what the engine made outside of the client pump. Called with mu held; see fromServer for the results.
-func (s *session) take(out *Output) (left, speaks bool) {
+func (s *pumps) take(out *Output) (left, speaks bool) {
 	if len(out.ToServer.List) > 0 {
 		s.pending = out.ToServer.appendTo(s.pending)
 		left = true
@@ -105,7 +105,7 @@ func (s *session) take(out *Output) (left, speaks bool) {
 }
 
 // mayspeak takes clientMu when there is something to be written to the client, and reports whether it holds it.
-func (s *session) mayspeak(out *Output) bool {
+func (s *pumps) mayspeak(out *Output) bool {
 	if len(out.ToClient.List) == 0 {
 		return false
 	}
@@ -118,7 +118,7 @@ func (s *session) mayspeak(out *Output) bool {
 }
 
 // speak writes to the client and gives clientMu back. When the client cannot be written to, the session is over.
-func (s *session) speak(w *writer, segs *Segments) bool {
+func (s *pumps) speak(w *writer, segs *Segments) bool {
 	n := segs.Len()
 	err := w.write(s.client, segs)
 	s.clientMu.Unlock()
