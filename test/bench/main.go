@@ -10,6 +10,8 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"strconv"
+	"strings"
 	"time"
 )
 
@@ -17,8 +19,23 @@ func main() {
 	short := flag.Bool("short", false, "one short round at 8 clients")
 	rounds := flag.Int("rounds", 3, "rounds per cell")
 	seconds := flag.Int("seconds", 2, "length of one run")
+	workloads := flag.String("workloads", "select,update", "of these, those to run")
+	modes := flag.String("modes", "simple,prepared", "protocols of pgbench")
+	clients := flag.String("clients", "1,8,32", "numbers of clients")
+	fsync := flag.String("fsync", "on,off", "of the server")
 	flag.Parse()
-	plan := plan{rounds: *rounds, seconds: *seconds, clients: []int{1, 8, 32}, scale: 10}
+	plan := plan{rounds: *rounds, seconds: *seconds, scale: 10, workloads: strings.Split(*workloads, ","), modes: strings.Split(*modes, ",")}
+	for _, v := range strings.Split(*clients, ",") {
+		n, err := strconv.Atoi(v)
+		if err != nil || n < 1 {
+			fmt.Fprintf(os.Stderr, "bench: -clients: %q is no number of clients\n", v)
+			os.Exit(2)
+		}
+		plan.clients = append(plan.clients, n)
+	}
+	for _, v := range strings.Split(*fsync, ",") {
+		plan.durable = append(plan.durable, v == "on")
+	}
 	if *short {
 		plan.rounds, plan.seconds, plan.clients, plan.scale = 1, 1, []int{8}, 1
 	}
@@ -37,11 +54,13 @@ func main() {
 type plan struct {
 	rounds, seconds, scale int
 	clients                []int
+	workloads, modes       []string
+	durable                []bool
 }
 
 func run(p plan) (ok bool, err error) {
 	var all []cell
-	for _, durable := range []bool{true, false} {
+	for _, durable := range p.durable {
 		s, err := newSetting(p, durable)
 		if err == nil {
 			var cells []cell

@@ -50,13 +50,13 @@ type result struct {
 }
 
 func (s *setting) measure(p plan) ([]cell, error) {
-	workloads := []string{"select", "update"}
-	if !s.durable {
-		workloads = []string{"update"} // reading does not depend on fsync
+	workloads := slices.Clone(p.workloads)
+	if !s.durable && len(p.durable) > 1 { // reading does not depend on fsync
+		workloads = slices.DeleteFunc(workloads, func(w string) bool { return w == "select" })
 	}
 	var cells []cell
 	for _, workload := range workloads {
-		for _, mode := range []string{"simple", "prepared"} {
+		for _, mode := range p.modes {
 			for _, clients := range p.clients {
 				c := cell{workload: workload, mode: mode, durable: s.durable, clients: clients, results: map[string]result{}}
 				fmt.Fprintf(os.Stderr, "%s, %s, %d clients, fsync %v\n", workload, mode, clients, s.durable)
