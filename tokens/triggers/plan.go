@@ -1,0 +1,170 @@
+package triggers
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/fenceproxy/fenceproxy/tokens/catalog"
+)
+
+// Config says which triggers there should be.
+type Config struct {
+	Fences []catalog.Fence
+	Bare   string // fence that a token without a name is for; "" for none
+	// Always lets the triggers fire under session_replication_role = replica and for logical replication's apply worker
+	// too (ENABLE ALWAYS), which then need a token or a bypass of their own.
+	Always bool
+	// Watch asks for the event triggers that guard new partitions and tell the proxies of DDL. They need a superuser.
+	Watch bool
+}
+
+// Step is one change.
+type Step struct {
+	Text string // what it does, for people
+	SQL  string // statements, each with its semicolon
+}
+
+// Plan is what separates a database from a Config.
+type Plan struct {
+	Steps   []Step
+	Tables  []TableState // what each fenced relation has now
+	Notes   []string     // what Install cannot do, and why
+	Watched bool         // the event triggers are there
+}
+
+// SQL is the text of all steps, one transaction for psql. Empty without steps.
+func (p *Plan) SQL() string {
+	if len(p.Steps) == 0 {
+		return ""
+	}
+	var b strings.Builder
+	b.WriteString("BEGIN;\nSET LOCAL search_path = pg_catalog, pg_temp;\n")
+	for _, s := range p.Steps {
+		fmt.Fprintf(&b, "-- %s\n%s\n", strings.ReplaceAll(s.Text, "\n", " "), s.SQL)
+	}
+	b.WriteString("COMMIT;\n")
+	return b.String()
+}
+
+// wanted is a fenced relation with its fences.
+type wanted struct {
+	catalog.Relation
+	fences  []string
+	exposed []string // fences that need the row trigger
+}
+
+// Compare reads what is there and lists what is to be done; it changes nothing. What is on tables of no fence is left
+// alone and told in a note.
+func Compare(ctx context.Context, q catalog.Querier, c Config) (*Plan, error) {
+	server, err := ask(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	tree, err := catalog.ReadTree(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	present, err := read(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	p := &Plan{}
+	all, unmatched := want(tree, c.Fences)
+	for _, u := range unmatched {
+		p.Notes = append(p.Notes, u)
+	}
+	rows := map[uint32]bool{}
+	for _, w := range all {
+		rows[w.OID] = len(w.exposed) > 0
+	}
+	for _, w := range all {
+		if w.Kind == catalog.View || w.Kind == catalog.Materialized {
+			p.Tables = append(p.Tables, TableState{Relation: w.Relation, Fences: w.fences, Form: statement.name, State: Impossible})
+			p.Notes = append(p.Notes, fmt.Sprintf("%s is a %s, which can have no guard: the tables below it need one", w.Relation, w.Kind))
+			continue
+		}
+		p.add(c, server, w, statement, w.fences, present.on(w.Relation, statement), false)
+		parent, has := tree.PartitionParent(w.Relation)
+		if len(w.exposed) > 0 {
+			p.add(c, server, w, row, w.exposed, present.on(w.Relation, row), has && rows[parent.OID])
+		}
+	}
+	p.strangers(present, all)
+	p.watch(c, server)
+	return p, nil
+}
+
+// want merges the fences' relations, parents first.
+func want(tree *catalog.Tree, fences []catalog.Fence) (all []*wanted, unmatched []string) {
+	at := map[uint32]*wanted{}
+	for _, f := range fences {
+		m := tree.Members(f)
+		for _, u := range m.Unmatched {
+			unmatched = append(unmatched, fmt.Sprintf("fence %s: %s matches no table", f.Name, u.Text))
+		}
+		for _, r := range m.All {
+			w := at[r.OID]
+			if w == nil {
+				w = &wanted{Relation: r.Relation}
+				at[r.OID] = w
+				all = append(all, w)
+			}
+			w.fences = append(w.fences, f.Name)
+			if r.Exposed {
+				w.exposed = append(w.exposed, f.Name)
+			}
+		}
+	}
+	return all, unmatched
+}
+
+// add notes the state of one trigger and what makes it right. cloned: PostgreSQL makes it with the one of the parent.
+func (p *Plan) add(c Config, s server, w *wanted, f form, fences []string, have *found, cloned bool) {
+	args := arguments(c.Bare, fences)
+	state := judge(have, f, w.Relation, s.version, args)
+	p.Tables = append(p.Tables, TableState{Relation: w.Relation, Fences: fences, Form: f.name, State: state, Always: have != nil && have.enabled == "A"})
+	what := "guard"
+	if f.row {
+		what = "guard of each row"
+	}
+	switch {
+	case cloned:
+	case state == Missing:
+		p.step(f.create(w.Relation, s.version, args, c.Always), "%s: create the %s (%s)", w.Relation, what, strings.Join(fences, ", "))
+	case state == Altered:
+		p.step(f.create(w.Relation, s.version, args, c.Always), "%s: replace the %s, which is not the one it should be (%s)", w.Relation, what, strings.Join(fences, ", "))
+	case state == Disabled:
+		p.step(f.enable(w.Relation, c.Always), "%s: enable the %s", w.Relation, what)
+	case c.Always != (have.enabled == "A"):
+		p.step(f.enable(w.Relation, c.Always), "%s: let the %s fire %s", w.Relation, what, map[bool]string{true: "always", false: "for sessions of origin only"}[c.Always])
+	}
+}
+
+func (p *Plan) step(sql, format string, args ...any) {
+	p.Steps = append(p.Steps, Step{Text: fmt.Sprintf(format, args...), SQL: sql})
+}
+
+// strangers are triggers of ours where no fence wants them.
+func (p *Plan) strangers(present tables, all []*wanted) {
+	expected := map[uint32]*wanted{}
+	for _, w := range all {
+		expected[w.OID] = w
+	}
+	var names []string
+	for oid, list := range present {
+		for _, t := range list {
+			w := expected[oid]
+			wanted := w != nil && (t.name == statementName || t.name == rowName && len(w.exposed) > 0)
+			if t.clone || t.function == "" || wanted {
+				continue
+			}
+			names = append(names, fmt.Sprintf("%s has a trigger %s that the configuration does not ask for", pgx.Identifier{t.schema, t.relation}.Sanitize(), t.name))
+		}
+	}
+	slices.Sort(names)
+	p.Notes = append(p.Notes, names...)
+}
