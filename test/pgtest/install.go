@@ -3,6 +3,7 @@ package pgtest
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -22,6 +23,9 @@ type Installation struct {
 // postgres itself.
 const EnvInstallations = "FENCEPROXY_TEST_PG"
 
+// EnvMajor leaves only the installations of one major version.
+const EnvMajor = "FENCEPROXY_TEST_PG_MAJOR"
+
 var errMissing = errors.New("pgtest: no PostgreSQL server found; run: apt-get install -y postgresql\n" +
 	"(or name a directory that holds bin/postgres in " + EnvInstallations + ")")
 
@@ -36,6 +40,10 @@ func Installations() ([]Installation, error) {
 		}
 		dirs = append(dirs, dir)
 	}
+	only, err := majorWanted()
+	if err != nil {
+		return nil, err
+	}
 	var found []Installation
 	for _, dir := range dirs {
 		out, err := exec.Command(filepath.Join(dir, "postgres"), "--version").Output()
@@ -47,13 +55,31 @@ func Installations() ([]Installation, error) {
 			continue
 		}
 		major, _ := strconv.Atoi(string(m[1]))
+		if only != 0 && only != major {
+			continue
+		}
 		found = append(found, Installation{BinDir: dir, Major: major, Full: string(out)})
+	}
+	if len(found) == 0 && only != 0 {
+		return nil, fmt.Errorf("pgtest: no PostgreSQL %d found, and %s asks for that version", only, EnvMajor)
 	}
 	if len(found) == 0 {
 		return nil, errMissing
 	}
 	slices.SortStableFunc(found, func(a, b Installation) int { return cmp.Compare(b.Major, a.Major) })
 	return found, nil
+}
+
+func majorWanted() (int, error) {
+	text := os.Getenv(EnvMajor)
+	if text == "" {
+		return 0, nil
+	}
+	major, err := strconv.Atoi(text)
+	if err != nil {
+		return 0, fmt.Errorf("pgtest: %s=%q is not a major version", EnvMajor, text)
+	}
+	return major, nil
 }
 
 // Program is the path of a program beside the server (psql, pgbench), or its bare name where only PATH may have it.
