@@ -16,6 +16,7 @@ const (
 	StartupCancel
 	StartupSSL
 	StartupGSSEnc
+	StartupTLS // the first four bytes of a TLS handshake that no SSLRequest came before
 )
 
 // Codes that stand in a startup packet where the version is (pqcomm.h).
@@ -24,6 +25,12 @@ const (
 	sslCode    = 1234<<16 | 5679
 	gssEncCode = 1234<<16 | 5680
 )
+
+// tlsHandshake is the type of the first record of a TLS session (RFC 8446, 5.1).
+const tlsHandshake = 0x16
+
+// SSLRequest asks a server for TLS; it answers with one byte, S or N. Not to be changed.
+var SSLRequest = []byte{0, 0, 0, 8, sslCode >> 24, sslCode >> 16 & 0xff, sslCode >> 8 & 0xff, sslCode & 0xff}
 
 // Bounds of the first packet.
 const (
@@ -44,8 +51,8 @@ type Startup struct {
 }
 
 // ReadStartup reads one startup packet from r and not a byte behind it, so that nothing a client sends in plain text
-// can slip into a TLS session that begins after an SSLRequest (CVE-2021-23214). It takes at most 10,004 bytes. The error
-// is an *Error when the packet is to be refused with a FATAL, else that of r: io.EOF when the client closed before the
+// can slip into a TLS session that begins after an SSLRequest (CVE-2021-23214). It takes at most 10,004 bytes; of a TLS
+// handshake it takes the first four. The error is an *Error when the packet is to be refused with a FATAL, else that of r: io.EOF when the client closed before the
 // first byte. Any minor version of protocol 3 and any parameter is taken: what of it is known is the server's business.
 func ReadStartup(r io.Reader) (Startup, error) {
 	var word [4]byte
@@ -55,9 +62,12 @@ func ReadStartup(r io.Reader) (Startup, error) {
 		}
 		return Startup{}, err
 	}
+	if word[0] == tlsHandshake { // no packet is as long as that (postmaster's ProcessSSLStartup looks at the same byte)
+		return Startup{Kind: StartupTLS, Raw: word[:]}, nil
+	}
 	n := binary.BigEndian.Uint32(word[:])
 	if n < 8 || n-4 > maxStartup {
-		return Startup{}, protocolViolation("invalid length of startup packet")
+		return Startup{}, NotAStartupPacket()
 	}
 	raw := make([]byte, n)
 	copy(raw, word[:])
@@ -73,7 +83,7 @@ func ReadStartup(r io.Reader) (Startup, error) {
 // parseStartup reads a whole startup packet, length word included. The result aliases raw. Errors are *Error.
 func parseStartup(raw []byte) (Startup, error) {
 	if len(raw) < 8 || len(raw)-4 > maxStartup || int(binary.BigEndian.Uint32(raw)) != len(raw) {
-		return Startup{}, protocolViolation("invalid length of startup packet")
+		return Startup{}, NotAStartupPacket()
 	}
 	s := Startup{Raw: raw, Version: binary.BigEndian.Uint32(raw[4:])}
 	switch s.Version {
@@ -120,6 +130,9 @@ func parseParams(b body) (params []Param, ok bool) {
 
 // Error makes e an error; its text is for the log.
 func (e *Error) Error() string { return e.Message + " (SQLSTATE " + e.Code + ")" }
+
+// NotAStartupPacket is PostgreSQL's answer to what cannot be one.
+func NotAStartupPacket() *Error { return protocolViolation("invalid length of startup packet") }
 
 func protocolViolation(text string) *Error {
 	return &Error{Severity: "FATAL", Code: "08P01", Message: text}

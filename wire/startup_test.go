@@ -45,7 +45,7 @@ func TestReadStartup(t *testing.T) {
 		{name: "1234.9999", in: packet("\x04\xd2\x27\x0f"), code: "0A000",
 			text: "unsupported frontend protocol 1234.9999: server supports 3.0 to 3.2"},
 		{name: "http", in: []byte("GET / HTTP/1.1\r\n\r\n"), code: "08P01", text: "invalid length of startup packet"},
-		{name: "direct tls", in: []byte("\x16\x03\x01\x02\x00\x01\x00\x01\xfc"), code: "08P01", text: "invalid length of startup packet"},
+		{name: "direct tls", in: []byte("\x16\x03\x01\x02"), kind: StartupTLS},
 		{name: "negative length", in: []byte("\xff\xff\xff\xff\x00\x03\x00\x00"), code: "08P01", text: "invalid length of startup packet"},
 		{name: "length without version", in: []byte("\x00\x00\x00\x07\x00\x03\x00"), code: "08P01", text: "invalid length of startup packet"},
 		{name: "largest", in: packet(v30 + "a\x00" + strings.Repeat("x", maxStartup-4-2-2) + "\x00\x00"),

@@ -3,7 +3,6 @@ package relay
 import (
 	"context"
 	"io"
-	"net"
 	"time"
 
 	"go.uber.org/zap"
@@ -16,7 +15,8 @@ const cancelTime = 10 * time.Second
 
 // relayCancel sends a CancelRequest to the server as it came: the key in it is the server's own, of whatever length. The
 // client is kept until the server has closed, which tells it that the request was acted upon (fe-cancel.c waits for it).
-func (s *Server) relayCancel(client net.Conn, request wire.Startup) {
+// The way to the server is as safe as that of a session (fe-cancel.c PQcancelStart).
+func (s *Server) relayCancel(client *clientLeg, request wire.Startup) {
 	relayed := false
 	defer func() { s.events.Canceled(relayed) }()
 	if !s.cancels.enter() {
@@ -26,7 +26,7 @@ func (s *Server) relayCancel(client net.Conn, request wire.Startup) {
 	defer s.cancels.leave()
 	ctx, done := context.WithTimeout(s.ctx, cancelTime)
 	defer done()
-	server, err := s.dial(ctx)
+	server, err := s.dial(ctx, s.cfg.Upstream.begins())
 	if err != nil {
 		s.log.Warn("cancel request lost: cannot connect to upstream", zap.Error(err))
 		return

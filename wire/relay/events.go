@@ -41,10 +41,11 @@ const (
 	RefuseReplication                     // replication is not allowed
 	RefuseUpstream                        // the upstream server cannot be reached
 	RefuseDraining                        // shutting down
+	RefuseTLS                             // a handshake that failed, no TLS, no certificate, or one that is not the server's
 	refuseReasons
 )
 
-var refuseNames = [refuseReasons]string{"startup", "silent", "limit", "flood", "replication", "upstream", "draining"}
+var refuseNames = [refuseReasons]string{"startup", "silent", "limit", "flood", "replication", "upstream", "draining", "tls"}
 
 func (r RefuseReason) String() string { return refuseNames[r] }
 

@@ -146,7 +146,7 @@ func (s *Server) serve(client net.Conn, pooled bool) {
 	if err != nil {
 		s.events.Refused(RefuseUpstream)
 		s.log.Error("cannot connect to upstream", zap.String("upstream", s.cfg.Upstream.Address), zap.Error(err))
-		turnAway(l, unreachable(err))
+		turnAway(l.Conn, unreachable(err))
 		return
 	}
 	defer server.Close()
@@ -201,7 +201,7 @@ func (s *Server) admit(l *clientLeg, start *wire.Startup, pooled bool) (*Config,
 func (s *Server) refuse(l *clientLeg, r *refused) {
 	s.events.Refused(r.reason)
 	s.log.Info("connection refused", zap.Stringer("remote", l.RemoteAddr()), zap.Stringer("reason", r.reason), zap.Error(r.words))
-	turnAway(l, r.words)
+	turnAway(l.Conn, r.words)
 }
 
 func (s *Server) refuseStartup(l *clientLeg, err error) {

@@ -15,12 +15,14 @@ func (f *file) check(partial bool) {
 			}
 		}
 	}
+	f.checkTLS()
 	if partial || len(f.errs.Problems) > 0 {
 		return
 	}
 	if c.Upstream == "" {
 		f.errs.add(Origin{}, "no upstream: set upstream, FENCEPROXY_UPSTREAM or --upstream")
 	}
+	f.checkBothLegs()
 	if len(c.Listen) == 0 {
 		f.errs.add(f.origins["listen"], "no address to listen on")
 	}

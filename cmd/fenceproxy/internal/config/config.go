@@ -5,7 +5,8 @@ import "time"
 // Config is a complete configuration. Treat it as immutable: a change of configuration is a new Config.
 type Config struct {
 	Listen            []Listener
-	Upstream          string // DSN of the PostgreSQL server that sessions are relayed to; only host and port matter to them
+	TLS               TLS    // between clients and the proxy
+	Upstream          string // DSN of the PostgreSQL server that sessions are relayed to; host, port and TLS matter to them
 	Control           string // DSN with the credentials that raise marks and evict; "" means Upstream
 	Admin             string // address of the admin listener; "" means none
 	Mode              Mode
@@ -29,6 +30,15 @@ type Config struct {
 type Listener struct {
 	Address string
 	Pooled  bool // behind a transaction pooler: plain SET fence.token is refused, SET LOCAL works
+}
+
+// TLS is what clients of TCP listeners get. Unix sockets are exempt.
+type TLS struct {
+	Mode           TLSMode
+	Cert, Key      string // files in PEM; the certificate's intermediates behind it
+	ClientCA       string // file in PEM
+	ClientCert     ClientCert
+	ChannelBinding ChannelBinding
 }
 
 // Fence names the tables whose writes need the fence's token.
@@ -76,6 +86,7 @@ func (c *Config) BareFence() string {
 func Default() *Config {
 	return &Config{
 		Listen:          []Listener{{Address: "127.0.0.1:6432"}},
+		TLS:             TLS{Mode: TLSDisable, ClientCert: ClientCertNone},
 		Mode:            ModeEnforce,
 		Opaque:          OpaqueAllow,
 		OpaqueCall:      OpaqueCallGuard,

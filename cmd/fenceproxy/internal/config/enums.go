@@ -34,6 +34,33 @@ const (
 	ReplicationAllow  Replication = "allow" // physical passes untouched, logical is inspected like any session
 )
 
+// TLSMode says which clients of TCP listeners have TLS.
+type TLSMode string
+
+const (
+	TLSDisable TLSMode = "disable" // none
+	TLSAllow   TLSMode = "allow"   // those that ask for it
+	TLSRequire TLSMode = "require" // all
+)
+
+// ClientCert says what clients must show of themselves, as clientcert in pg_hba.conf.
+type ClientCert string
+
+const (
+	ClientCertNone       ClientCert = "none"
+	ClientCertVerifyCA   ClientCert = "verify-ca"   // a certificate signed by tls.client_ca
+	ClientCertVerifyFull ClientCert = "verify-full" // and its common name is the user
+)
+
+// ChannelBinding says how clients can log in with TLS on both legs, when the proxy relays their password exchange. There
+// is no default: see Config.bothLegs.
+type ChannelBinding string
+
+const (
+	BindingSameCertificate ChannelBinding = "same-certificate" // the proxy has the certificate and key of PostgreSQL
+	BindingDisabled        ChannelBinding = "disabled"         // no client uses it
+)
+
 // LogLevel is the lowest level that is logged.
 type LogLevel string
 
@@ -50,6 +77,9 @@ var (
 	opaques      = []string{string(OpaqueAllow), string(OpaqueReject)}
 	opaqueCalls  = []string{string(OpaqueCallGuard), string(OpaqueCallAllow), string(OpaqueCallReject)}
 	replications = []string{string(ReplicationRefuse), string(ReplicationAllow)}
+	tlsModes     = []string{string(TLSDisable), string(TLSAllow), string(TLSRequire)}
+	clientCerts  = []string{string(ClientCertNone), string(ClientCertVerifyCA), string(ClientCertVerifyFull)}
+	bindings     = []string{string(BindingSameCertificate), string(BindingDisabled)}
 	logLevels    = []string{"debug", "info", "warn", "error"}
 	logFormats   = []string{string(LogJSON), string(LogConsole)}
 )

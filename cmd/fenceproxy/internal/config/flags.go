@@ -78,6 +78,10 @@ func (v *flagValue) Type() string {
 	switch v.setting.key {
 	case "upstream", "control":
 		return "DSN"
+	case "tls.cert", "tls.key", "tls.client_ca":
+		return "FILE"
+	case "tls.client_cert", "tls.channel_binding":
+		return "KIND"
 	case "admin":
 		return "ADDRESS"
 	case "bare_token":

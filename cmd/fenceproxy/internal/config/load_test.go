@@ -128,9 +128,13 @@ fenceproxy.yaml:2:11: want text, found a whole number
 fenceproxy.yaml:3:9: want a list, one ` + "`- element`" + ` a line, found a mapping
     3 | fences: {}
       |         ^`},
-		{"TLS demanded", "upstream: postgres://app:hunter2@db/x?sslmode=require\nmode: off\n", `
-fenceproxy.yaml:1:11: sslmode demands TLS, but TLS to the upstream is not supported yet; sessions would go in plain text: use sslmode=disable or prefer on a network you trust
+		{"setting of libpq that is not honoured", "upstream: postgres://app:hunter2@db/x?sslmode=require&sslcrl=crl.pem\nmode: off\n", `
+fenceproxy.yaml:1:11: sslcrl in a DSN is not supported
     1 | upstream: postgres://*****
+      |           ^`},
+		{"direct TLS, perhaps", "upstream: host=db sslmode=allow sslnegotiation=direct\nmode: off\n", `
+fenceproxy.yaml:1:11: sslnegotiation=direct needs sslmode require, verify-ca or verify-full
+    1 | upstream: host=db sslmode=allow sslnegotiation=direct
       |           ^`},
 		{"several hosts", "upstream: host=a,b sslmode=disable\nmode: off\n", `
 fenceproxy.yaml:1:11: several hosts in an upstream DSN are not supported: name one
@@ -207,6 +211,9 @@ func TestPrecedence(t *testing.T) {
   - address: :5
     pooled: true
   - :6
+tls:
+  mode: disable
+  client_cert: none
 upstream: host=db sslmode=disable
 mode: observe
 fences:

@@ -38,6 +38,12 @@ func document(c *Config) []line {
 	}
 	return []line{
 		{key: "listen", list: true, items: listen},
+		{key: "tls.mode", value: string(c.TLS.Mode)},
+		{key: "tls.cert", value: c.TLS.Cert},
+		{key: "tls.key", value: c.TLS.Key},
+		{key: "tls.client_ca", value: c.TLS.ClientCA},
+		{key: "tls.client_cert", value: string(c.TLS.ClientCert)},
+		{key: "tls.channel_binding", value: string(c.TLS.ChannelBinding)},
 		{key: "upstream", value: RedactDSN(c.Upstream)},
 		{key: "control", value: RedactDSN(c.Control)},
 		{key: "admin", value: c.Admin},

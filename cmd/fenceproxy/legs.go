@@ -1,0 +1,72 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/fenceproxy/fenceproxy/cmd/fenceproxy/internal/config"
+	"github.com/fenceproxy/fenceproxy/wire"
+	"github.com/fenceproxy/fenceproxy/wire/relay"
+)
+
+// clientTLS is TLS with clients; nil when the configuration offers none.
+func clientTLS(c *config.Config) (*relay.ClientTLS, error) {
+	if c.TLS.Mode == config.TLSDisable {
+		return nil, nil
+	}
+	source, err := wire.NewTLSSource(c.TLS.Files().Load)
+	if err != nil {
+		return nil, fmt.Errorf("tls: %w", err)
+	}
+	t := &relay.ClientTLS{Source: source, Require: c.TLS.Mode == config.TLSRequire,
+		Unbound: c.TLS.ChannelBinding == config.BindingDisabled}
+	switch c.TLS.ClientCert {
+	case config.ClientCertVerifyCA:
+		t.ClientCert = relay.ClientCertVerifyCA
+	case config.ClientCertVerifyFull:
+		t.ClientCert = relay.ClientCertVerifyFull
+	}
+	return t, nil
+}
+
+// upstream is the way to PostgreSQL.
+func upstream(c *config.Config) (relay.Upstream, error) {
+	at, err := c.UpstreamAddress()
+	if err != nil {
+		return relay.Upstream{}, err
+	}
+	u := relay.Upstream{Network: at.Network, Address: at.Address, Timeout: at.Timeout}
+	if at.TLS == config.UpstreamPlain {
+		return u, nil
+	}
+	source, err := wire.NewTLSSource(c.UpstreamSettings)
+	if err != nil {
+		return u, err
+	}
+	u.TLS = &relay.UpstreamTLS{Source: source, Direct: at.Direct}
+	switch at.TLS {
+	case config.UpstreamAllow:
+		u.TLS.Wish = relay.TLSAllow
+	case config.UpstreamPrefer:
+		u.TLS.Wish = relay.TLSPrefer
+	default:
+		u.TLS.Wish = relay.TLSRequire
+	}
+	return u, nil
+}
+
+// reloadTLS reads the files of both legs again, for connections to come. Where that fails the former ones stay in use.
+func (p *proxy) reloadTLS() error {
+	var failed []error
+	if p.clientTLS != nil {
+		if err := p.clientTLS.Source.Reload(); err != nil {
+			failed = append(failed, fmt.Errorf("certificate for clients: %w", err))
+		}
+	}
+	if p.upstreamTLS != nil {
+		if err := p.upstreamTLS.Source.Reload(); err != nil {
+			failed = append(failed, fmt.Errorf("TLS to the upstream: %w", err))
+		}
+	}
+	return errors.Join(failed...)
+}
