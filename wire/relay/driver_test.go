@@ -31,6 +31,7 @@ type forwarder struct {
 	fromServer func(in []byte, out *Output) (dealt bool)
 	announced  func(marks []tokens.Mark, err *tokens.Error, out *Output)
 	ready      bool
+	long       bool // say so of everything
 	state      byte
 	waiting    int
 }
@@ -65,7 +66,8 @@ func (f *forwarder) Announced(marks []tokens.Mark, err *tokens.Error, out *Outpu
 func (f *forwarder) InTransaction() bool {
 	return f.waiting > 0 || f.state != 0 && f.state != wire.TxIdle
 }
-func (f *forwarder) Ready() bool { return f.ready }
+func (f *forwarder) Ready() bool         { return f.ready }
+func (f *forwarder) Long(in []byte) bool { return f.long }
 
 // counts are the Recorder and ServerEvents of a test.
 type counts struct {

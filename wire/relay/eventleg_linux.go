@@ -20,9 +20,11 @@ type leg struct {
 
 func (g *leg) ready(events uint32) {
 	s := g.of
-	if g == &s.client {
+	switch {
+	case s.away: // since an earlier event of this round
+	case g == &s.client:
 		s.clientReady(events)
-	} else {
+	default:
 		s.serverReady(events)
 	}
 }

@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"bytes"
 	"context"
 	"io"
 	"net"
@@ -24,9 +25,11 @@ type looped struct {
 	left           bool   // the client has closed meanwhile: it waits for no announcement
 	announces      context.CancelFunc
 	draining       bool
-	quiet          bool // the last that the server said was ReadyForQuery
-	said           bool // the client sent Terminate
-	dropping       bool // the server takes nothing any more; what the client sends is dropped
+	quiet          bool     // the last that the server said was ReadyForQuery
+	said           bool     // the client sent Terminate
+	dropping       bool     // the server takes nothing any more; what the client sends is dropped
+	away           bool     // the engine is at work in another goroutine; nothing may touch it
+	waiting        []func() // for the engine to come back
 	over           bool
 	done           chan ending
 }
@@ -69,7 +72,11 @@ func (s *looped) run() EndReason {
 func (s *looped) post(f func()) {
 	s.loop.post(func() {
 		defer s.recovered()
-		if !s.over {
+		switch {
+		case s.over:
+		case s.away:
+			s.waiting = append(s.waiting, f)
+		default:
 			f()
 		}
 	})
@@ -118,23 +125,67 @@ func (s *looped) readClient() {
 // feed hands bytes of the client to the engine and writes what comes out.
 func (s *looped) feed(in []byte) {
 	for len(in) > 0 && !s.held && !s.over {
+		if s.engine.Long(in) {
+			s.feedAside(bytes.Clone(in))
+			return
+		}
 		out := &s.loop.out
 		out.Reset()
 		n, err := s.engine.FromClient(in, out)
-		// A message may be cut anywhere, so this misses some Terminates: then the end of stream says the same.
-		if n == wire.HeaderLen && in[0] == wire.FrontendTerminate {
-			s.said = true
-		}
-		in = in[n:]
-		told := len(out.ToClient.List) > 0
-		s.carryOut(out)
-		if err != nil {
-			s.stop(&stop{reason: EndProtocol, words: protocolWords(err, told), urgent: true})
-		}
+		in = s.fed(in, n, err, out)
 	}
 	if len(in) > 0 && !s.over {
-		s.rest = append([]byte(nil), in...)
+		s.rest = bytes.Clone(in)
 	}
+}
+
+// feedAside has a goroutine call the engine, so that the analysis of a long text does not hold up the loop's other
+// sessions. Nobody looks at the sockets of this one meanwhile.
+func (s *looped) feedAside(in []byte) {
+	s.away = true
+	s.client.want(0)
+	s.server.want(0)
+	s.work.Go(func() {
+		var out Output
+		n, err := 0, error(nil)
+		defer func() {
+			bug := recover()
+			if bug != nil {
+				s.panicked(bug)
+			}
+			s.loop.post(func() {
+				defer s.recovered()
+				s.away = false
+				if bug != nil {
+					s.cut()
+					return
+				}
+				s.rest = s.fed(in, n, err, &out)
+				for _, f := range s.waiting {
+					if !s.over {
+						f()
+					}
+				}
+				s.waiting = nil
+				s.settle()
+			})
+		}()
+		n, err = s.engine.FromClient(in, &out)
+	})
+}
+
+// fed carries out what the engine made of in, of which it took n bytes, and returns the others.
+func (s *looped) fed(in []byte, n int, err error, out *Output) []byte {
+	// A message may be cut anywhere, so this misses some Terminates: then the end of stream says the same.
+	if n == wire.HeaderLen && in[0] == wire.FrontendTerminate {
+		s.said = true
+	}
+	told := len(out.ToClient.List) > 0
+	s.carryOut(out)
+	if err != nil {
+		s.stop(&stop{reason: EndProtocol, words: protocolWords(err, told), urgent: true})
+	}
+	return in[n:]
 }
 
 // carryOut does what the engine has asked for.
@@ -223,7 +274,8 @@ func (s *looped) announce(l tokens.List, about tokens.Session) {
 		defer cancel()
 		defer func() {
 			if r := recover(); r != nil {
-				s.post(func() { panic(r) })
+				s.panicked(r)
+				s.post(s.cut)
 			}
 		}()
 		marks, err := s.raise(ctx, about, l)
@@ -251,13 +303,13 @@ func (s *looped) announced(marks []tokens.Mark, err *tokens.Error) {
 // settle looks at where the session stands after an event: what the engine would not take before, who has closed, what
 // to wait for now.
 func (s *looped) settle() {
-	for !s.over && !s.held && len(s.rest) > 0 {
+	for !s.over && !s.away && !s.held && len(s.rest) > 0 {
 		in := s.rest
 		s.rest = nil
 		s.feed(in)
 	}
 	switch {
-	case s.over:
+	case s.over || s.away:
 		return
 	case s.server.eof && !s.client.blocked():
 		s.leave(ending{})

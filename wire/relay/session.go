@@ -25,6 +25,7 @@ type machine interface {
 	FromClient(in []byte, out *Output) (n int, err error)
 	FromServer(in []byte, out *Output) error
 	Announced(marks []tokens.Mark, err *tokens.Error, out *Output)
+	Long(in []byte) bool
 	InTransaction() bool
 	Ready() bool
 }

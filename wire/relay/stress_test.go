@@ -68,7 +68,11 @@ func TestPausesAtRandom(t *testing.T) {
 		rounds = 30
 	}
 	for seed := range uint64(8) {
-		s := startServer(t, upstream, func() *forwarder { return pausing(rand.New(rand.NewPCG(seed, 0))) }, func(cfg *ServerConfig) {
+		s := startServer(t, upstream, func() *forwarder {
+			f := pausing(rand.New(rand.NewPCG(seed, 0)))
+			f.long = seed%2 == 1
+			return f
+		}, func(cfg *ServerConfig) {
 			cfg.Announcer = announcerFunc(func(context.Context, tokens.Session, tokens.List) ([]tokens.Mark, *tokens.Error) {
 				return nil, nil
 			})
