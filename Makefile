@@ -14,9 +14,10 @@ build:
 
 test: tools lint unit integration
 
-# The texts of rewrite are judged by the million: under the race detector only its caches are.
+# -relay.pumps: sessions have two drivers. The texts of rewrite are judged by the million: under the race detector only its caches are.
 unit: tools
 	$(GO) test -race -timeout 10m $(filter-out %/rewrite,$(UNITS))
+	$(GO) test -timeout 10m ./wire/relay -short -relay.pumps
 	$(GO) test -timeout 10m ./rewrite
 	$(GO) test -race -timeout 10m -run 'Concurrent|Cache' ./rewrite
 
