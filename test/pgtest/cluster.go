@@ -109,6 +109,15 @@ func (c *Cluster) create(o options) error {
 			return err
 		}
 	}
+	for name, from := range o.files {
+		content, err := os.ReadFile(from)
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(filepath.Join(c.dataDir(), name), content, 0o600); err != nil {
+			return err
+		}
+	}
 	if err := giveToServer(c.dir); err != nil {
 		return err
 	}

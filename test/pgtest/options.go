@@ -13,6 +13,7 @@ type options struct {
 	installation Installation
 	settings     map[string]string
 	hba          []string
+	files        map[string]string // name in the data directory, and what it is a copy of
 	ownIdentity  bool
 	backupOf     string // DSN that pg_basebackup copies from; "" for a template
 }
@@ -39,6 +40,17 @@ func WithInstallation(i Installation) Option {
 // WithHBA replaces pg_hba.conf, which trusts everybody otherwise.
 func WithHBA(lines ...string) Option {
 	return func(o *options) { o.hba = lines }
+}
+
+// WithTLS switches TLS on, with copies of files in PEM; ca, for certificates of clients, may be "".
+func WithTLS(cert, key, ca string) Option {
+	return func(o *options) {
+		o.settings["ssl"] = "on"
+		o.files = map[string]string{"server.crt": cert, "server.key": key}
+		if ca != "" {
+			o.files["root.crt"], o.settings["ssl_ca_file"] = ca, "root.crt"
+		}
+	}
 }
 
 // WithOwnIdentity gives the cluster a system identifier of its own. Otherwise clusters of one version are copies of one

@@ -307,3 +307,46 @@ func TestReloadOfCertificates(t *testing.T) {
 		t.Fatalf("got %v", err)
 	}
 }
+
+// recordSizes notes the payload of each TLS record that is read.
+type recordSizes struct {
+	net.Conn
+	head []byte
+	left int
+	max  int
+}
+
+func (r *recordSizes) Read(b []byte) (int, error) {
+	n, err := r.Conn.Read(b)
+	for _, c := range b[:n] {
+		if r.left > 0 {
+			r.left--
+			continue
+		}
+		if r.head = append(r.head, c); len(r.head) == 5 {
+			r.left = int(r.head[3])<<8 | int(r.head[4])
+			r.max = max(r.max, r.left)
+			r.head = r.head[:0]
+		}
+	}
+	return n, err
+}
+
+// supavisor#993: a libpq that does not block hangs when a record is larger than what it reads at a time.
+func TestRecordsAreNotLarge(t *testing.T) {
+	a := tlstest.NewAuthority(t)
+	const size = 1 << 20
+	s := startServer(t, fakeUpstream(t, func(c *net.TCPConn) { c.Write(make([]byte, size)) }), forward, clientTLS(t, a, nil))
+	c := connect(t, s.addr)
+	send(t, c, sslRequest)
+	expect(t, c, []byte("S"))
+	sizes := &recordSizes{Conn: c}
+	secure := tls.Client(sizes, trusting(t, a))
+	send(t, secure, startupPacket("user", "u"))
+	if b, err := io.ReadAll(secure); len(b) != size || err != nil {
+		t.Fatalf("got %d bytes, %v", len(b), err)
+	}
+	if sizes.max > 8<<10+256 {
+		t.Errorf("a record of %d bytes", sizes.max)
+	}
+}

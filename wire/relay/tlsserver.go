@@ -138,7 +138,7 @@ func (s *Server) handshake(l *clientLeg, over net.Conn) error {
 		return &handshakeError{err}
 	}
 	state := c.ConnectionState()
-	l.Conn, l.secure, l.certificate = c, &state, config.Certificates[0].Certificate[0]
+	l.Conn, l.secure, l.certificate = &records{c}, &state, config.Certificates[0].Certificate[0]
 	return nil
 }
 
@@ -176,6 +176,28 @@ func (s *Server) sameCertificate(l *clientLeg, server serverLeg) *refused {
 	}
 	return &refused{RefuseTLS, fatalError("28000", "fenceproxy and PostgreSQL present different certificates",
 		"Clients that bind their password exchange to the certificate could not log in (tls.channel_binding).")}
+}
+
+// records writes TLS records of at most 8 KiB, as PostgreSQL does. libpq reads that much at a time, and does not look
+// for what is left of a larger record before it waits for the socket (fe-misc.c pqReadData): an application that uses
+// it without blocking would wait for ever.
+type records struct{ *tls.Conn }
+
+const maxRecord = 8 << 10
+
+func (c *records) Write(b []byte) (n int, err error) {
+	for len(b) > maxRecord && err == nil {
+		var k int
+		k, err = c.Conn.Write(b[:maxRecord])
+		n += k
+		b = b[k:]
+	}
+	if err == nil {
+		var k int
+		k, err = c.Conn.Write(b)
+		n += k
+	}
+	return n, err
 }
 
 // begun is a connection of which the first bytes were read already. They are read again.
