@@ -19,6 +19,7 @@ const (
 type Analyzer struct {
 	tables    tables
 	functions functions
+	rows      *rowFences // nil without row tokens
 	maxParse  int
 	exact     *cache // by text: what a literal decides, what cannot be read, and texts without literals
 	shapes    *cache // by token shape
@@ -44,8 +45,12 @@ func New(cfg Config) (*Analyzer, error) {
 	if cfg.MaxParseBytes <= 0 {
 		cfg.MaxParseBytes = defaultMaxParseBytes
 	}
+	r, err := newRowFences(cfg.Fences, cfg.Catalog)
+	if err != nil {
+		return nil, err
+	}
 	a := &Analyzer{
-		tables: t, functions: f, maxParse: min(cfg.MaxParseBytes, math.MaxInt32/4),
+		tables: t, functions: f, rows: r, maxParse: min(cfg.MaxParseBytes, math.MaxInt32/4),
 		exact: newCache(cfg.CacheBytes), shapes: newCache(cfg.CacheBytes), unknown: map[string]*Plan{},
 	}
 	a.asciiNames = true
@@ -78,13 +83,13 @@ func (a *Analyzer) Analyze(sc *Scratch, sql []byte, s Settings) Analysis {
 	var h uint64
 	if len(sql) <= maxExact {
 		h = a.exact.hash(sql)
-		if e := a.exact.get(h, sql); e != nil {
+		if e := a.exact.get(h, sql); e != nil && a.fresh(e.plan) {
 			stripe := &a.stats.stripes[h>>60]
 			stripe.exact.Add(1)
 			if e.plan.Failure != "" {
 				stripe.unknown.Add(1)
 			}
-			return Analysis{e.plan, e.starts}
+			return Analysis{e.plan, e.starts, e.patches}
 		}
 	}
 	defer sc.trim()
@@ -94,17 +99,17 @@ func (a *Analyzer) Analyze(sc *Scratch, sql []byte, s Settings) Analysis {
 	}
 	sc.shape = appendShape(sc.shape[:0], sql, sc.tokens)
 	hs := a.shapes.hash(sc.shape)
-	if e := a.shapes.get(hs, sc.shape); e != nil {
+	if e := a.shapes.get(hs, sc.shape); e != nil && a.fresh(e.plan) {
 		a.stats.stripes[hs>>60].shape.Add(1)
-		an := a.lay(sc, e.plan)
+		an := a.lay(sc, sql, e.plan)
 		if len(sql) <= maxExact && !hasLiterals(sc.tokens) {
-			a.exact.put(h, sql, an.Plan, slices.Clone(an.Starts))
+			a.exact.put(h, sql, an.Plan, slices.Clone(an.Starts), slices.Clone(an.Patches)...)
 		}
 		return an
 	}
 	a.stats.misses.Add(1)
 	plan, literal := a.judge(sql, sc.tokens)
-	an := a.lay(sc, plan)
+	an := a.lay(sc, sql, plan)
 	if plan.Failure != "" {
 		a.stats.stripes[0].unknown.Add(1)
 	}
@@ -112,14 +117,15 @@ func (a *Analyzer) Analyze(sc *Scratch, sql []byte, s Settings) Analysis {
 		a.shapes.put(hs, sc.shape, plan, nil)
 	}
 	if len(sql) <= maxExact && (plan.Failure != "" || literal || !hasLiterals(sc.tokens)) {
-		a.exact.put(h, sql, plan, slices.Clone(an.Starts))
+		a.exact.put(h, sql, plan, slices.Clone(an.Starts), slices.Clone(an.Patches)...)
 	}
 	return an
 }
 
 // tokenize fills sc.tokens, bulk rows and elements of long lists left out, or says why it cannot.
 func (a *Analyzer) tokenize(sc *Scratch, sql []byte) string {
-	sc.tokens, sc.rows, sc.lists = sc.tokens[:0], rowFolder{}, listFolder{}
+	sc.tokens, sc.lists.active = sc.tokens[:0], false
+	sc.rows = rowFolder{out: sc.rows.out[:0], record: a.rows != nil}
 	if !utf8.Valid(sql) {
 		return failUTF8
 	}
@@ -164,16 +170,16 @@ func (a *Analyzer) judge(sql []byte, tokens []token) (plan *Plan, literal bool) 
 		return a.unknown[failDeep], false
 	}
 	text, pos := appendText(nil, sql, tokens, true, nil)
-	plan, literal = a.judgeText(text, pos)
+	plan, literal = a.judgeText(sql, tokens, text, pos)
 	if literal {
 		if full, pos := appendText(nil, sql, tokens, false, nil); !bytes.Equal(full, text) {
-			plan, _ = a.judgeText(full, pos)
+			plan, _ = a.judgeText(sql, tokens, full, pos)
 		}
 	}
 	return plan, literal
 }
 
-func (a *Analyzer) judgeText(text []byte, pos []int32) (p *Plan, literal bool) {
+func (a *Analyzer) judgeText(sql []byte, tokens []token, text []byte, pos []int32) (p *Plan, literal bool) {
 	defer func() { // one client's text must not end the sessions of all others
 		if recover() != nil {
 			p, literal = a.unknown[failTree], false
@@ -187,10 +193,22 @@ func (a *Analyzer) judgeText(text []byte, pos []int32) (p *Plan, literal bool) {
 		return a.unknown[failSyntax], false
 	}
 	p = &Plan{}
-	for _, raw := range tree.Stmts {
+	generation, asked := uint64(0), false
+	if a.rows != nil && a.rows.catalog != nil { // before it is asked
+		generation = a.rows.catalog.Generation()
+	}
+	var writes []rowWrite
+	for i, raw := range tree.Stmts {
 		j := judge{a: a}
 		st := j.statement(raw.Stmt)
-		literal = literal || j.literal
+		literal, asked = literal || j.literal, asked || j.asked
+		if j.rowRefusal != nil && st.Refuse == nil {
+			st.Refuse = j.rowRefusal
+		}
+		for _, w := range j.writes {
+			w.statement = i
+			writes = append(writes, w)
+		}
 		// RawStmt.stmt_location is behind the semicolon of the statement before; blanks may follow.
 		first := sort.Search(len(pos), func(i int) bool { return pos[i] >= raw.StmtLocation })
 		for first < len(pos)-1 && text[pos[first]] == ';' {
@@ -201,11 +219,24 @@ func (a *Analyzer) judgeText(text []byte, pos []int32) (p *Plan, literal bool) {
 	if len(tree.Stmts) == 0 {
 		p.add(Statement{Kind: KindEmpty, Verb: "EMPTY"}, int32(len(pos)))
 	}
+	if len(writes) > 0 {
+		sp := splicer{a: a, sql: sql, tokens: tokens, text: text, pos: pos}
+		sp.splice(p, tree, writes)
+		literal, asked = literal || sp.literal, asked || sp.asked
+	}
+	if asked {
+		p.catalog = generation + 1
+	}
 	return p, literal
 }
 
-// lay computes where the statements of the plan begin in this text.
-func (a *Analyzer) lay(sc *Scratch, p *Plan) Analysis {
+// fresh reports whether what the plan took from the catalog is still so.
+func (a *Analyzer) fresh(p *Plan) bool {
+	return p.catalog == 0 || a.rows.catalog != nil && p.catalog == a.rows.catalog.Generation()+1
+}
+
+// lay computes where the statements of the plan begin in this text, and where its edits go.
+func (a *Analyzer) lay(sc *Scratch, sql []byte, p *Plan) Analysis {
 	sc.starts = sc.starts[:0]
 	for _, f := range p.first {
 		start := int32(0)
@@ -214,13 +245,17 @@ func (a *Analyzer) lay(sc *Scratch, p *Plan) Analysis {
 		}
 		sc.starts = append(sc.starts, start)
 	}
-	return Analysis{p, sc.starts}
+	sc.patches = sc.patches[:0]
+	if len(p.edits) > 0 {
+		sc.patch(sql, p.edits)
+	}
+	return Analysis{p, sc.starts, sc.patches}
 }
 
 func (a *Analyzer) refuse(sc *Scratch, why string) Analysis {
 	a.stats.stripes[0].unknown.Add(1)
 	sc.starts = append(sc.starts[:0], 0)
-	return Analysis{a.unknown[why], sc.starts}
+	return Analysis{a.unknown[why], sc.starts, nil}
 }
 
 // unknownPlan is the plan of a text that cannot be read: one statement that may do anything.

@@ -23,16 +23,17 @@ type cache struct {
 type bucket [8]atomic.Pointer[entry]
 
 type entry struct {
-	hash   uint64
-	key    string
-	plan   *Plan
-	starts []int32 // offsets of the statements; texts only
-	size   int64
-	used   atomic.Bool
+	hash    uint64
+	key     string
+	plan    *Plan
+	starts  []int32 // offsets of the statements; texts only
+	patches []Patch
+	size    int64
+	used    atomic.Bool
 }
 
 // entryBytes is the memory that an entry needs beside its key, its plan and its starts.
-const entryBytes = 96
+const entryBytes = 120
 
 func newCache(limit int64) *cache {
 	n := uint64(1)
@@ -59,9 +60,9 @@ func (c *cache) get(h uint64, key []byte) *entry {
 }
 
 // put stores a copy of key. An entry larger than an eighth of the cache is not kept.
-func (c *cache) put(h uint64, key []byte, plan *Plan, starts []int32) {
-	e := &entry{hash: h, plan: plan, starts: starts}
-	e.size = int64(len(key)+4*len(starts)+entryBytes) + plan.size()
+func (c *cache) put(h uint64, key []byte, plan *Plan, starts []int32, patches ...Patch) {
+	e := &entry{hash: h, plan: plan, starts: starts, patches: patches}
+	e.size = int64(len(key)+4*len(starts)+patchBytes*len(patches)+entryBytes) + plan.size()
 	if e.size > c.limit/8 {
 		return
 	}

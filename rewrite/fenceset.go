@@ -72,6 +72,17 @@ func (s FenceSet) within(t FenceSet) bool {
 	return true
 }
 
+// without returns the fences in s that are not in t.
+func (s FenceSet) without(t FenceSet) FenceSet {
+	words := slices.Clone(s.words)
+	for i := range words {
+		if i < len(t.words) {
+			words[i] &^= t.words[i]
+		}
+	}
+	return FenceSet{words}
+}
+
 // Equal reports whether both sets hold the same fences.
 func (s FenceSet) Equal(t FenceSet) bool { return s.within(t) && t.within(s) }
 

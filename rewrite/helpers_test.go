@@ -12,12 +12,12 @@ import (
 // The last makes every bare name suspicious, so most tables use fencesByName, without it.
 var (
 	fencesByName = Config{Fences: []Fence{
-		{"billing", []string{"accounts", `"Odd Name"`, "konten_übersicht"}},
-		{"jobs", []string{"app.jobs", "app.jobs_2024"}},
+		{Name: "billing", Tables: []string{"accounts", `"Odd Name"`, "konten_übersicht"}},
+		{Name: "jobs", Tables: []string{"app.jobs", "app.jobs_2024"}},
 	}, HarmlessFunctions: []string{"app.total", "score"}}
 	fencesBySchema = Config{Fences: []Fence{
-		{"billing", []string{"accounts"}},
-		{"archive", []string{"arch.*"}},
+		{Name: "billing", Tables: []string{"accounts"}},
+		{Name: "archive", Tables: []string{"arch.*"}},
 	}}
 )
 

@@ -11,6 +11,23 @@ type judge struct {
 	a       *Analyzer
 	st      Statement
 	literal bool // the value of a literal decided something
+
+	writes     []rowWrite // what is to be spliced
+	rowRefusal *Refusal   // a write that row tokens cannot be given
+	asked      bool       // the catalog decided something
+}
+
+// inside judges a statement inside EXPLAIN or PREPARE. What is to be spliced stands in the same text.
+func (j *judge) inside(n *pg.Node) Statement {
+	inner := judge{a: j.a}
+	st := inner.statement(n)
+	j.literal = j.literal || inner.literal
+	j.asked = j.asked || inner.asked
+	j.writes = append(j.writes, inner.writes...)
+	if inner.rowRefusal != nil {
+		j.refuseRow(inner.rowRefusal)
+	}
+	return st
 }
 
 func (j *judge) effect(e Effect) { j.st.Effect = max(j.st.Effect, e) }
@@ -127,7 +144,7 @@ func (j *judge) copy(x *pg.CopyStmt) {
 	direction := &j.st.Verb
 	if x.IsFrom {
 		*direction = "COPY FROM"
-		j.write(x.Relation)
+		j.copyRows(x)
 	} else {
 		*direction = "COPY TO"
 	}
@@ -193,9 +210,7 @@ func (j *judge) explain(x *pg.ExplainStmt) {
 			analyze = !isFalse(d.Arg)
 		}
 	}
-	inner := judge{a: j.a}
-	st := inner.statement(x.Query)
-	j.literal = j.literal || inner.literal
+	st := j.inside(x.Query)
 	switch {
 	case analyze:
 		j.st = st

@@ -58,7 +58,7 @@ func TestI5Names(t *testing.T) {
 		{`"` + long + `"`, long, true},
 		{`a$1`, `A$1`, true},
 	} {
-		cfg := Config{Fences: []Fence{{"f", []string{tt.pattern}}}}
+		cfg := Config{Fences: []Fence{{Name: "f", Tables: []string{tt.pattern}}}}
 		a, err := New(cfg)
 		if err != nil {
 			t.Errorf("pattern %s: %v", tt.pattern, err)
@@ -100,21 +100,21 @@ func TestConfigErrorsNameTheCulprit(t *testing.T) {
 		cfg  Config
 		want []string
 	}{
-		{Config{Fences: []Fence{{"billing", []string{"my-table"}}}}, []string{"billing", "my-table", "double quotes"}},
-		{Config{Fences: []Fence{{"billing", []string{""}}}}, []string{"billing", `""`}},
-		{Config{Fences: []Fence{{"billing", []string{"a.b.c"}}}}, []string{"billing", "a.b.c"}},
-		{Config{Fences: []Fence{{"billing", []string{"*"}}}}, []string{"billing", "*"}},
-		{Config{Fences: []Fence{{"billing", []string{"a."}}}}, []string{"billing", "a."}},
-		{Config{Fences: []Fence{{"billing", []string{".a"}}}}, []string{"billing", ".a"}},
-		{Config{Fences: []Fence{{"billing", []string{"a.*b"}}}}, []string{"billing", "a.*b"}},
-		{Config{Fences: []Fence{{"billing", []string{`"a`}}}}, []string{"billing", `"a`}},
-		{Config{Fences: []Fence{{"billing", []string{`""`}}}}, []string{"billing"}},
-		{Config{Fences: []Fence{{"billing", []string{"1a"}}}}, []string{"billing", "1a"}},
-		{Config{Fences: []Fence{{"billing", []string{"a\x00b"}}}}, []string{"billing"}},
-		{Config{Fences: []Fence{{"billing", []string{"\xff"}}}}, []string{"billing"}},
-		{Config{Fences: []Fence{{"billing", []string{"fence.mark"}}}}, []string{"billing", "fence.mark"}},
-		{Config{Fences: []Fence{{"billing", nil}, {"billing", nil}}}, []string{"billing", "twice"}},
-		{Config{Fences: []Fence{{"", nil}}}, []string{"no name"}},
+		{Config{Fences: []Fence{{Name: "billing", Tables: []string{"my-table"}}}}, []string{"billing", "my-table", "double quotes"}},
+		{Config{Fences: []Fence{{Name: "billing", Tables: []string{""}}}}, []string{"billing", `""`}},
+		{Config{Fences: []Fence{{Name: "billing", Tables: []string{"a.b.c"}}}}, []string{"billing", "a.b.c"}},
+		{Config{Fences: []Fence{{Name: "billing", Tables: []string{"*"}}}}, []string{"billing", "*"}},
+		{Config{Fences: []Fence{{Name: "billing", Tables: []string{"a."}}}}, []string{"billing", "a."}},
+		{Config{Fences: []Fence{{Name: "billing", Tables: []string{".a"}}}}, []string{"billing", ".a"}},
+		{Config{Fences: []Fence{{Name: "billing", Tables: []string{"a.*b"}}}}, []string{"billing", "a.*b"}},
+		{Config{Fences: []Fence{{Name: "billing", Tables: []string{`"a`}}}}, []string{"billing", `"a`}},
+		{Config{Fences: []Fence{{Name: "billing", Tables: []string{`""`}}}}, []string{"billing"}},
+		{Config{Fences: []Fence{{Name: "billing", Tables: []string{"1a"}}}}, []string{"billing", "1a"}},
+		{Config{Fences: []Fence{{Name: "billing", Tables: []string{"a\x00b"}}}}, []string{"billing"}},
+		{Config{Fences: []Fence{{Name: "billing", Tables: []string{"\xff"}}}}, []string{"billing"}},
+		{Config{Fences: []Fence{{Name: "billing", Tables: []string{"fence.mark"}}}}, []string{"billing", "fence.mark"}},
+		{Config{Fences: []Fence{{Name: "billing", Tables: nil}, {Name: "billing", Tables: nil}}}, []string{"billing", "twice"}},
+		{Config{Fences: []Fence{{Name: "", Tables: nil}}}, []string{"no name"}},
 		{Config{HarmlessFunctions: []string{"a b"}}, []string{"a b"}},
 		{Config{HarmlessFunctions: []string{"a.*"}}, []string{"a.*"}},
 	} {

@@ -72,6 +72,10 @@ type Statement struct {
 	// Fences whose guard must run before the statement: what it writes. For EffectOpaque it holds the targets that are
 	// visible (UPDATE fenced SET a = f(b)). EffectUnknown always holds all fences.
 	Fences FenceSet
+	// RowFences are fences with StaleRewrite whose rows the spliced statement checks by itself: no guard is needed.
+	// NewRows are those for which it may create rows, and no row check protects rows to come: the guard must run if the
+	// session's token for the fence has a name. Neither is in Fences.
+	RowFences, NewRows FenceSet
 	// MayChangeToken is set when the session's token may be another one afterwards in a way that Token does not tell:
 	// a dynamic set_config, UPDATE pg_settings, an opaque call.
 	MayChangeToken bool
@@ -84,12 +88,16 @@ type Statement struct {
 	Verb          string   // command word for metrics and explain: "UPDATE", "COPY FROM", "SELECT"; closed set
 }
 
-// Edit inserts Text at a token, or replaces tokens by it; row tokens use it.
-type Edit struct {
-	Token int32 // index of the token in the text
-	After bool  // insert behind the token instead of in front of it
-	Drop  int32 // tokens replaced, 0 for a pure insertion
-	Text  string
+// edit is a change of the text, anchored at a token, so that it holds for all texts of a shape.
+type edit struct {
+	token    int32  // index of the token
+	after    bool   // insert behind the token instead of in front of it
+	rows     bool   // also into each row that was left out behind the token, in front of its parenthesis
+	drop     int32  // tokens that are replaced
+	text     string // goes in,
+	from, to int32  // then a copy of these tokens with everything between them,
+	element  int32  // (in a row that was left out: of this element of it)
+	tail     string // then this
 }
 
 // Plan is what is known of a text: the same for every text of its shape under one Config. Immutable; shared by sessions.
@@ -98,18 +106,24 @@ type Plan struct {
 	Fences     FenceSet // union over Statements
 	Effect     Effect   // greatest of Statements
 	// Plain: the statements need no attention beyond forwarding: none is fenced, opaque, unknown or refused, and none
-	// changes transaction, token, prepared statements or cursors. The engine's fast path is this one bit.
+	// changes transaction, token, prepared statements or cursors, and the text is sent as it is. The engine's fast path is this one bit.
 	Plain bool
 	// Failure says why the text is EffectUnknown ("" otherwise), for explain and the log; never holds a literal.
 	Failure string
-	Edits   []Edit
 
-	first []int32 // Statements[i] begins at this token
+	edits   []edit
+	catalog uint64  // the generation of the catalog that the plan rests on, plus one; 0 for none
+	first   []int32 // Statements[i] begins at this token
 }
+
+// Spliced reports whether the text must be changed before it may be sent: see Analysis.Patches.
+func (p *Plan) Spliced() bool { return len(p.edits) > 0 }
 
 // Analysis is a Plan laid over one text.
 type Analysis struct {
 	*Plan
 	// Starts[i] is the byte offset of the first token of Statements[i]; valid until the next call with the same Scratch.
 	Starts []int32
+	// Patches, in ascending order, turn the text into the one to send: row tokens. Valid as long as Starts.
+	Patches []Patch
 }

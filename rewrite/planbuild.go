@@ -14,17 +14,20 @@ func (p *Plan) add(st Statement, first int32) {
 func (st *Statement) plain() bool {
 	switch st.Kind {
 	case KindOther, KindEmpty, KindSet, KindCopyOut:
-		return st.Effect <= EffectWrite && st.Fences.Empty() && !st.MayChangeToken && !st.ChangesLexing && st.Refuse == nil
+		return st.Effect <= EffectWrite && st.Fences.Empty() && st.RowFences.Empty() && st.NewRows.Empty() && !st.MayChangeToken && !st.ChangesLexing && st.Refuse == nil
 	}
 	return false
 }
 
 // size is the memory of the plan in bytes, near enough for the bound of a cache.
 func (p *Plan) size() int64 {
-	n := 160 + 4*len(p.first)
+	n := 192 + 4*len(p.first)
+	for i := range p.edits {
+		n += 40 + len(p.edits[i].text)
+	}
 	for i := range p.Statements {
 		st := &p.Statements[i]
-		n += 152 + len(st.Name) + 8*len(st.Fences.words)
+		n += 200 + len(st.Name) + 8*len(st.Fences.words)
 		if st.Token != nil {
 			n += 32 + len(st.Token.Value)
 		}

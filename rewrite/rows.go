@@ -12,6 +12,15 @@ type rowFolder struct {
 	kept   [8]struct{ from, to int }
 	n      int
 	folded int // rows left out
+	out    []foldedRow
+	record bool // keep out: rows are spliced
+}
+
+// foldedRow is a row that was left out.
+type foldedRow struct {
+	at    int32 // index of the token that follows it and the rows left out beside it
+	open  int32 // offset of its opening parenthesis
+	close int32 // and of its closing one
 }
 
 type rowState uint8
@@ -83,6 +92,9 @@ func (f *rowFolder) close(sql []byte, tokens []token) []token {
 	for _, k := range f.kept[:f.n] {
 		if sameRow(sql, tokens[k.from:k.to], row) {
 			f.folded++
+			if f.record {
+				f.out = append(f.out, foldedRow{int32(f.open - 1), row[0].start, row[len(row)-1].start})
+			}
 			return tokens[:f.open-1] // the comma in front of it too
 		}
 	}

@@ -92,9 +92,7 @@ func (j *judge) transaction(x *pg.TransactionStmt) {
 
 // prepare: the statement does later what the inner one does, EXECUTE by EXECUTE.
 func (j *judge) prepare(x *pg.PrepareStmt) {
-	inner := judge{a: j.a}
-	st := inner.statement(x.Query)
-	j.literal = inner.literal
+	st := j.inside(x.Query)
 	if st.Token != nil || st.Kind == KindResetToken { // $1 is EXECUTE's, out of sight
 		st.MayChangeToken, st.Token = true, nil
 	}

@@ -41,13 +41,13 @@ func (j *judge) walk(m proto.Message) { j.visit(m.ProtoReflect()) }
 func (j *judge) visit(m protoreflect.Message) {
 	switch x := m.Interface().(type) {
 	case *pg.InsertStmt:
-		j.write(x.Relation)
+		j.target(x.Relation, x)
 	case *pg.UpdateStmt:
-		j.write(x.Relation)
+		j.target(x.Relation, x)
 	case *pg.DeleteStmt:
-		j.write(x.Relation)
+		j.target(x.Relation, x)
 	case *pg.MergeStmt:
-		j.write(x.Relation)
+		j.target(x.Relation, x)
 	case *pg.SelectStmt:
 		j.write(x.IntoClause.GetRel())
 		if len(x.LockingClause) > 0 {

@@ -1,0 +1,104 @@
+package rewrite
+
+import (
+	pg "github.com/pganalyze/pg_query_go/v6"
+	"google.golang.org/protobuf/proto"
+)
+
+// rowWrite is an INSERT, UPDATE, DELETE or MERGE of a table with row tokens, somewhere in a statement.
+type rowWrite struct {
+	statement int
+	node      proto.Message
+	rv        *pg.RangeVar
+	fence     *rowFence
+}
+
+// target judges the table that INSERT, UPDATE, DELETE or MERGE writes. With StaleRewrite the statement checks the rows
+// that it finds itself, and needs no guard; what it creates is another matter.
+func (j *judge) target(rv *pg.RangeVar, node proto.Message) {
+	f := j.rowFence(rv)
+	if f == nil {
+		j.write(rv)
+		return
+	}
+	j.writes = append(j.writes, rowWrite{node: node, rv: rv, fence: f})
+	if !f.rewrite {
+		j.write(rv)
+		return
+	}
+	j.effect(EffectWrite)
+	own := newFenceSet(f.index)
+	j.fence(j.a.tables.find(tableName{rv.Schemaname, rv.Relname}).without(own))
+	if inserts(node) {
+		j.st.NewRows = j.st.NewRows.Union(own)
+	} else {
+		j.st.RowFences = j.st.RowFences.Union(own)
+	}
+}
+
+// inserts reports whether the statement may create rows, which no token of theirs protects.
+func inserts(node proto.Message) bool {
+	switch x := node.(type) {
+	case *pg.InsertStmt, *pg.CopyStmt:
+		return true
+	case *pg.MergeStmt:
+		for _, c := range x.MergeWhenClauses {
+			if c.GetMergeWhenClause().GetCommandType() == pg.CmdType_CMD_INSERT {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// rowFence returns the row fence of a table. A table of two of them is refused: one column cannot hold the tokens of two
+// orders.
+func (j *judge) rowFence(rv *pg.RangeVar) *rowFence {
+	if j.a.rows == nil || rv == nil || rv.Relpersistence == "t" {
+		return nil
+	}
+	f, many := j.a.rows.find(tableName{rv.Schemaname, rv.Relname}, &j.asked)
+	if many {
+		j.refuseRow(cannotStamp("a table of several fences with row tokens",
+			"Write the table with its schema, or configure it in one fence only."))
+		return nil
+	}
+	return f
+}
+
+func (j *judge) refuseRow(r *Refusal) {
+	if j.rowRefusal == nil {
+		j.rowRefusal = r
+	}
+}
+
+func cannotStamp(what, hint string) *Refusal {
+	return &Refusal{Code: "ZF004", Message: what + " cannot be given row tokens", Hint: hint}
+}
+
+// copyRows judges COPY ... FROM: nothing can be spliced into its data, so the stamp must be in it or be the default.
+func (j *judge) copyRows(x *pg.CopyStmt) {
+	f := j.rowFence(x.Relation)
+	if f == nil {
+		j.write(x.Relation)
+		return
+	}
+	j.target(x.Relation, x)
+	j.writes = j.writes[:len(j.writes)-1]
+	if len(x.Attlist) == 0 { // all columns, the row token's too, are in the data
+		return
+	}
+	for _, a := range x.Attlist {
+		if sameName(a.GetString_().GetSval(), f.column) {
+			return
+		}
+	}
+	if c := j.a.rows.catalog; c != nil && f.scope == nil {
+		j.asked = true
+		if t, ok := c.Table(x.Relation.Schemaname, x.Relation.Relname); ok && t.StampedByDefault {
+			return
+		}
+	}
+	j.refuseRow(cannotStamp("COPY FROM into this table",
+		"Make fence.row_default(...) the default of its row token's column, copy that column too, or copy into a table of your own and INSERT ... SELECT from it."))
+}
