@@ -27,17 +27,68 @@ const (
 		" WHERE m.id OPERATOR(pg_catalog.=) $1::pg_catalog.int4 AND m.name OPERATOR(pg_catalog.=) $2::pg_catalog.text" +
 		" AND m.token OPERATOR(pg_catalog.=) $5::pg_catalog.int8 AND m.epoch OPERATOR(pg_catalog.=) $4::pg_catalog.int8" +
 		" AND pg_catalog.current_setting('fence.token', true) OPERATOR(pg_catalog.=) $3" +
-		" AND (m.xmax OPERATOR(pg_catalog.=) '0'::pg_catalog.xid OR pg_catalog.current_setting('transaction_isolation') OPERATOR(pg_catalog.=) 'read committed')" +
-		" AND (m.timeline IS NULL OR CASE WHEN pg_catalog.pg_is_in_recovery() THEN true ELSE m.timeline OPERATOR(pg_catalog.=)" +
-		" pg_catalog.left(pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal_insert_lsn()), 8) END)" +
+		readNewest +
 		" AND (CASE WHEN $6::pg_catalog.text OPERATOR(pg_catalog.=) $2 AND $4 OPERATOR(pg_catalog.=) 0 AND $3 OPERATOR(pg_catalog.=) $5::pg_catalog.text THEN true" +
 		" ELSE pg_catalog.strpos(" + readList + ", ',' OPERATOR(pg_catalog.||) $2 OPERATOR(pg_catalog.||) '=' OPERATOR(pg_catalog.||) " + readItem + ") OPERATOR(pg_catalog.>) 0" +
 		" OR $6 OPERATOR(pg_catalog.=) $2 AND pg_catalog.strpos(" + readList + ", ',' OPERATOR(pg_catalog.||) " + readItem + ") OPERATOR(pg_catalog.>) 0 END))" +
 		", fence.guard(ARRAY[$2], $6))"
 
+	// What the snapshot shows is the newest version of the mark, and holds on the server's timeline.
+	readNewest = " AND (m.xmax OPERATOR(pg_catalog.=) '0'::pg_catalog.xid OR pg_catalog.current_setting('transaction_isolation') OPERATOR(pg_catalog.=) 'read committed')" +
+		" AND (m.timeline IS NULL OR CASE WHEN pg_catalog.pg_is_in_recovery() THEN true ELSE m.timeline OPERATOR(pg_catalog.=)" +
+		" pg_catalog.left(pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal_insert_lsn()), 8) END)"
+
 	readList = "',' OPERATOR(pg_catalog.||) $3 OPERATOR(pg_catalog.||) ','"
 	readItem = "(CASE WHEN $4 OPERATOR(pg_catalog.=) 0 THEN '' ELSE $4::pg_catalog.text OPERATOR(pg_catalog.||) '.' END OPERATOR(pg_catalog.||) $5::pg_catalog.text OPERATOR(pg_catalog.||) ',')"
 )
+
+// The same two steps for a session whose whole text is the token of one fence, as constants: statements that a session
+// prepares once for each of its fences. They are planned once, whatever plan_cache_mode says, and an EXECUTE of them has
+// nothing to evaluate (choose_custom_plan, EvaluateParams).
+
+// Alone reports whether raw is the text of nothing but m.Token as the token of m, and whether it names the fence. bare is
+// the fence of bare tokens, "" for none.
+func Alone(raw string, m Mark, bare string) (named, ok bool) {
+	switch text := m.Token.String(); raw {
+	case text:
+		return false, m.Name == bare
+	case m.Name + "=" + text:
+		return true, true
+	}
+	return false, false
+}
+
+// AppendLockSQL appends the first step.
+func AppendLockSQL(dst []byte, m Mark) []byte {
+	dst = append(dst, "SELECT pg_catalog.pg_advisory_xact_lock_shared(1178947139, "...)
+	return append(strconv.AppendInt(dst, int64(m.ID), 10), ')')
+}
+
+// AppendReadSQL appends the second step, for any token of m's epoch: the counter is read from the mark and compared, with
+// name and epoch in front, with all of the session's text. Whatever differs goes to fence.guard, as above.
+func AppendReadSQL(dst []byte, m Mark, named bool, bare string) []byte {
+	dst = append(dst, "SELECT COALESCE((SELECT pg_catalog.current_setting('fence.token', true) FROM fence.mark AS m WHERE m.id OPERATOR(pg_catalog.=) "...)
+	dst = strconv.AppendInt(dst, int64(m.ID), 10)
+	dst = appendLiteral(append(dst, " AND m.name OPERATOR(pg_catalog.=) "...), m.Name)
+	dst = append(dst, " AND m.epoch OPERATOR(pg_catalog.=) "...)
+	dst = strconv.AppendInt(dst, m.Token.Epoch, 10)
+	dst = append(dst, " AND pg_catalog.current_setting('fence.token', true) OPERATOR(pg_catalog.=) "...)
+	prefix := ""
+	if named {
+		prefix = m.Name + "="
+	}
+	if m.Token.Epoch != 0 {
+		prefix += strconv.FormatInt(m.Token.Epoch, 10) + "."
+	}
+	if prefix != "" {
+		dst = append(appendLiteral(append(dst, '('), prefix), " OPERATOR(pg_catalog.||) m.token::pg_catalog.text)"...)
+	} else {
+		dst = append(dst, "m.token::pg_catalog.text"...)
+	}
+	dst = append(append(dst, readNewest...), "), fence.guard(ARRAY["...)
+	dst = append(appendLiteral(dst, m.Name), "], "...)
+	return append(appendLiteral(dst, bare), "))"...)
+}
 
 // The other forms, one statement each; they lock, read and compare in the database. Both return one text column: the
 // session's raw token text (” or NULL when absent, which only a tokenless guard of the session can return).

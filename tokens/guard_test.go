@@ -46,7 +46,7 @@ func TestFastGuardTrustsNothing(t *testing.T) {
 	f, other := w.fence(34), w.fence(33)
 	m := Mark{ID: w.id(f), Name: f}
 	tok := func(n int64) Token { return Token{Counter: n} }
-	for _, g := range []form{fast, inline} {
+	for _, g := range []form{fast, inline, alone} {
 		for _, tt := range []struct {
 			what, setting string
 			m             Mark
@@ -71,8 +71,71 @@ func TestFastGuardTrustsNothing(t *testing.T) {
 		}
 	}
 	fresh := w.dial("app") // fence.token was never set: current_setting is NULL
-	for _, g := range []form{fast, inline} {
+	for _, g := range []form{fast, inline, alone} {
 		expect(t, string(g)+": no setting", fresh.guardAs(g, m, "34", tok(34), f), "ZF002")
+	}
+}
+
+// I2, I4: the form of constants knows the whole text, by the mark's own words. Mutant "no comparison with
+// current_setting", "no comparison of the epoch", "no check of the name": each turns a line red.
+func TestGuardOfOneFenceTrustsNothing(t *testing.T) {
+	w := newWorld(t)
+	a := w.dial("app")
+	f, other := w.fence(34), w.fence(33)
+	w.su.must("UPDATE fence.mark SET epoch = 7, token = 34 WHERE name = $1", other)
+	for _, tt := range []struct {
+		what, setting string
+		m             Mark // as the caller believes it to be
+		raw           string
+		want          string
+	}{
+		{"right", "34", Mark{ID: w.id(f), Name: f, Token: Token{0, 34}}, "34", "ok:34"},
+		{"right, named", f + "=34", Mark{ID: w.id(f), Name: f, Token: Token{0, 34}}, f + "=34", "ok:" + f + "=34"},
+		{"another token than believed, the mark", "34", Mark{ID: w.id(f), Name: f, Token: Token{0, 33}}, "33", "ok:34"},
+		{"another token than believed, stale", "33", Mark{ID: w.id(f), Name: f, Token: Token{0, 34}}, "34", "ZF001"},
+		{"another epoch than believed", "34", Mark{ID: w.id(other), Name: other, Token: Token{0, 34}}, "34", "ZF001"},
+		{"with its epoch", "7.34", Mark{ID: w.id(other), Name: other, Token: Token{7, 34}}, "7.34", "ok:7.34"},
+		{"with its epoch, named", other + "=7.34", Mark{ID: w.id(other), Name: other, Token: Token{7, 34}}, other + "=7.34", "ok:" + other + "=7.34"},
+		{"with an epoch, of a mark without", "7.34", Mark{ID: w.id(f), Name: f, Token: Token{7, 34}}, "7.34", "ZF006"},
+		{"another fence by the id", other + "=7.34", Mark{ID: w.id(other), Name: f, Token: Token{7, 34}}, f + "=7.34", "ZF002"},
+		{"another fence in the setting", other + "=34", Mark{ID: w.id(f), Name: f, Token: Token{0, 34}}, f + "=34", "ZF002"},
+		{"an id that does not exist", "34", Mark{ID: 1 << 30, Name: f, Token: Token{0, 34}}, "34", "ok:34"},
+		{"an id that does not exist, stale", "33", Mark{ID: 1 << 30, Name: f, Token: Token{0, 33}}, "33", "ZF001"},
+		{"no setting", "", Mark{ID: w.id(f), Name: f, Token: Token{0, 34}}, "34", "ZF002"},
+	} {
+		bare := tt.m.Name
+		named, ok := Alone(tt.raw, tt.m, bare)
+		if !ok {
+			t.Fatalf("%s: not alone", tt.what)
+		}
+		a.token(tt.setting)
+		a.must(string(AppendLockSQL(nil, tt.m)))
+		expect(t, tt.what, a.do(string(AppendReadSQL(nil, tt.m, named, bare))), tt.want)
+	}
+}
+
+func TestAlone(t *testing.T) {
+	m := Mark{5, "billing", Token{0, 34}}
+	for _, tt := range []struct {
+		raw, bare string
+		epoch     int64
+		want      string
+	}{
+		{"34", "billing", 0, "bare"}, {"billing=34", "billing", 0, "named"}, {"billing=34", "", 0, "named"}, {"7.34", "billing", 7, "bare"},
+		{"billing=7.34", "other", 7, "named"},
+		{"34", "", 0, "no"}, {"34", "other", 0, "no"}, {"34", "billing", 7, "no"}, {"0.34", "billing", 0, "no"}, {"034", "billing", 0, "no"},
+		{" 34", "billing", 0, "no"}, {"billing=34,other=1", "billing", 0, "no"}, {"xbilling=34", "billing", 0, "no"}, {"", "billing", 0, "no"},
+		{"134", "billing", 0, "no"}, {"other=34", "billing", 0, "no"},
+	} {
+		m.Token.Epoch = tt.epoch
+		got := "no"
+		switch named, ok := Alone(tt.raw, m, tt.bare); {
+		case ok && named:
+			got = "named"
+		case ok:
+			got = "bare"
+		}
+		expect(t, tt.raw+" with bare tokens of "+tt.bare, got, tt.want)
 	}
 }
 

@@ -205,9 +205,10 @@ const (
 	slow   form = "fence.guard"
 	fast   form = "fence.guard1"
 	inline form = "lock, then read"
+	alone  form = "lock, then read, constants" // for texts that Alone knows, inline for others
 )
 
-var forms = []form{slow, fast, inline}
+var forms = []form{slow, fast, inline, alone}
 
 // guard runs the guard of a fence that bare tokens are for; a pass is "ok".
 func (s *session) guard(g form, f string) string {
@@ -222,6 +223,15 @@ func (s *session) guardAs(g form, m Mark, raw string, tok Token, bare string) (g
 		got = s.do(string(AppendGuard(nil, []string{m.Name}, bare)))
 	case fast:
 		got = s.do(string(AppendFastGuard(nil, m, raw, tok, bare)))
+	case alone:
+		m.Token = tok
+		named, ok := Alone(raw, m, bare)
+		if !ok || m.ID == 0 {
+			return s.guardAs(inline, m, raw, tok, bare)
+		}
+		if got = s.do(string(AppendLockSQL(nil, m))); strings.HasPrefix(got, "ok") {
+			got = s.do(string(AppendReadSQL(nil, m, named, bare)))
+		}
 	case inline:
 		if got = s.do(GuardLockSQL, m.ID); strings.HasPrefix(got, "ok") {
 			got = s.do(GuardReadSQL, m.ID, m.Name, raw, tok.Epoch, tok.Counter, bare)
