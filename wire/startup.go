@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 )
 
@@ -207,4 +208,15 @@ func parseBool(s string) (value, ok bool) {
 		return false, true
 	}
 	return false, false
+}
+
+// With is the packet with one parameter more, behind the others, so that it wins over them. Name and value must not hold
+// a zero byte.
+func (s *Startup) With(name, value string) Startup {
+	raw := append(make([]byte, 0, len(s.Raw)+len(name)+len(value)+2), s.Raw[:len(s.Raw)-1]...) // without the terminator
+	raw = append(append(append(append(raw, name...), 0), value...), 0, 0)
+	binary.BigEndian.PutUint32(raw, uint32(len(raw)))
+	c := *s
+	c.Raw, c.Params = raw, append(slices.Clip(s.Params), Param{name, value})
+	return c
 }

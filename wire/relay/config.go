@@ -42,6 +42,8 @@ type Config struct {
 	// Pooled marks a listener behind a transaction pooler: a token set with plain SET would outlive the client's
 	// transaction and pass to the pool's next client, so only SET LOCAL is taken.
 	Pooled bool
+	// TokenIsOurs: the proxy has given the session its token, and the client must not assign another.
+	TokenIsOurs bool
 	// AllowRoleToken accepts a fence.token that came from ALTER ROLE or ALTER DATABASE ... SET. It hands a
 	// reconnecting zombie the fresh token, so it is off by default.
 	AllowRoleToken bool

@@ -9,11 +9,14 @@ import (
 // shuttingDown is what PostgreSQL says at a fast shutdown.
 var shuttingDown = fatalError("57P01", "terminating connection due to administrator command", "")
 
+var tooLate = &stop{reason: EndDrainDeadline, words: shuttingDown, urgent: true}
+
 // Shutdown stops to accept and ends the sessions: those outside a transaction at once, the others when their transaction
 // ends, and when ctx ends those that are left. It returns when none is left, with ctx's error if it had to cut some off.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.mu.Lock()
 	s.draining = true
+	s.refuseNew()
 	for _, l := range s.listeners {
 		l.Close()
 	}
@@ -49,7 +52,7 @@ func (s *Server) Close() {
 		c.Close()
 	}
 	for ses := range s.running {
-		ses.kill()
+		ses.kill(tooLate)
 	}
 	s.mu.Unlock()
 	s.cancel()

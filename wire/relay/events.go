@@ -21,12 +21,13 @@ const (
 	EndProtocol                // a message that cannot be one
 	EndDrained                 // shutdown, outside a transaction
 	EndDrainDeadline           // shutdown, the deadline passed
+	EndTenure                  // the proxy has lost the lock that it held for the session
 	EndPanic                   // a bug in the proxy; only this session is closed
 	endReasons
 )
 
 var endNames = [endReasons]string{"none", "client_closed", "client_error", "server_closed", "server_error", "login_failed",
-	"login_timeout", "rejected", "protocol_violation", "drained", "drain_deadline", "panic"}
+	"login_timeout", "rejected", "protocol_violation", "drained", "drain_deadline", "tenure_over", "panic"}
 
 func (r EndReason) String() string { return endNames[r] }
 
@@ -42,10 +43,12 @@ const (
 	RefuseUpstream                        // the upstream server cannot be reached
 	RefuseDraining                        // shutting down
 	RefuseTLS                             // a handshake that failed, no TLS, no certificate, or one that is not the server's
+	RefuseNotHeld                         // the proxy does not hold the lock that it needs for the session
+	RefuseToken                           // a token of the client's own, where the proxy gives it
 	refuseReasons
 )
 
-var refuseNames = [refuseReasons]string{"startup", "silent", "limit", "flood", "replication", "upstream", "draining", "tls"}
+var refuseNames = [refuseReasons]string{"startup", "silent", "limit", "flood", "replication", "upstream", "draining", "tls", "not_held", "own_token"}
 
 func (r RefuseReason) String() string { return refuseNames[r] }
 

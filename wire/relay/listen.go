@@ -136,7 +136,7 @@ func (s *Server) adopt(c net.Conn, ses runner) {
 		ses.drain()
 	}
 	if s.closed {
-		ses.kill()
+		ses.kill(tooLate)
 	}
 }
 

@@ -24,14 +24,14 @@ func (s *looped) drain() {
 	})
 }
 
-func (s *looped) kill() {
+func (s *looped) kill(why *stop) {
 	s.post(func() {
-		s.end(EndDrainDeadline)
+		s.end(why.reason)
 		if !s.quiet {
 			s.cut()
 			return
 		}
-		s.stop(&stop{reason: EndDrainDeadline, words: shuttingDown, urgent: true})
+		s.stop(why)
 	})
 }
 

@@ -10,6 +10,9 @@ import (
 // and a new one is announced first, so that the holder before is cut off now and not at the first write. It may pause the
 // client (e.act.pause); the message is then looked at again.
 func (e *Engine) presentToken(raw string, local bool) *refusal {
+	if e.cfg.TokenIsOurs {
+		return &refuseOwnToken
+	}
 	list, err := tokens.Parse(raw)
 	if err != nil {
 		return refuse(tokenError(err))

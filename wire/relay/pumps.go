@@ -112,13 +112,13 @@ func (s *pumps) drain() {
 	s.wake()
 }
 
-func (s *pumps) kill() {
-	s.end(EndDrainDeadline)
+func (s *pumps) kill(why *stop) {
+	s.end(why.reason)
 	if !s.quiet.Load() {
 		s.closeBoth()
 		return
 	}
-	s.stop(&stop{reason: EndDrainDeadline, words: shuttingDown, urgent: true})
+	s.stop(why)
 }
 
 func (s *pumps) loginExpired() {

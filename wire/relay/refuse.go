@@ -59,6 +59,12 @@ var refusePooled = refusal{Error: tokens.Error{
 	Hint:    "Use SET LOCAL fence.token = ... in the transaction that writes.",
 }, by: ByProxy}
 
+var refuseOwnToken = refusal{Error: tokens.Error{
+	Code:    tokens.CodeNotAllowed,
+	Message: "fence.token is set by fenceproxy here",
+	Detail:  "This proxy holds the lock for its clients (hold).",
+}, by: ByProxy}
+
 // The server must refuse the client's message itself, in its place among the others: what follows is skipped or rolled
 // back by PostgreSQL's own rules, and the client's count of replies stays right. So the message is replaced by one with
 // a syntax error, which is raised before anything else is looked at (postgres.c exec_parse_message, exec_simple_query:

@@ -20,6 +20,8 @@ type ServerConfig struct {
 	Upstream Upstream
 	// ClientTLS is TLS with clients; nil offers none.
 	ClientTLS *ClientTLS
+	// Holder holds the lock for clients that present no token themselves; nil leaves tokens to the clients.
+	Holder Holder
 	// Announcer raises tokens; nil refuses to (ZF005).
 	Announcer Announcer
 	Recorder  Recorder     // nil counts nothing; a SessionRecorder is asked for one per session
@@ -46,6 +48,8 @@ type Server struct {
 	cancel    context.CancelFunc
 	newEngine func(*Config, Recorder, Startup) machine
 	loops     loops
+	accepting context.Context // ends with Shutdown
+	refuseNew context.CancelFunc
 
 	listeners []listener
 	sessions  limit
@@ -86,6 +90,7 @@ func NewServer(cfg ServerConfig) (*Server, error) {
 		conns: make(map[net.Conn]struct{}), running: make(map[runner]struct{}),
 		newEngine: func(c *Config, r Recorder, start Startup) machine { return NewEngine(c, r, start) }}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
+	s.accepting, s.refuseNew = context.WithCancel(s.ctx)
 	s.loops.want = max(0, cfg.Loops)
 	if cfg.Loops == 0 {
 		s.loops.want = 1
@@ -140,6 +145,18 @@ func (s *Server) serve(client net.Conn, pooled bool) {
 	}
 	defer s.sessions.leave()
 
+	var tenure *Tenure
+	if s.cfg.Holder != nil {
+		if tenure, refusal = s.enter(l, &start); refusal != nil {
+			s.refuse(l, refusal)
+			return
+		}
+		c := *cfg
+		c.TokenIsOurs = true
+		cfg = &c
+		deadline = time.Now().Add(s.cfg.LoginTimeout) // it may have waited
+		client.SetDeadline(deadline)
+	}
 	ctx, done := context.WithDeadline(s.ctx, deadline)
 	server, err := s.open(ctx, l, &start)
 	done()
@@ -159,7 +176,7 @@ func (s *Server) serve(client net.Conn, pooled bool) {
 
 	stranger = false
 	s.strangers.leave()
-	s.session(l, server, cfg, &start, deadline)
+	s.session(l, server, cfg, &start, deadline, tenure)
 }
 
 // refused is why a connection gets no session.
@@ -228,7 +245,7 @@ func (s *Server) dial(ctx context.Context, withTLS bool) (net.Conn, error) {
 }
 
 // session runs one, with a line in the log at each end.
-func (s *Server) session(client *clientLeg, server serverLeg, cfg *Config, start *wire.Startup, deadline time.Time) {
+func (s *Server) session(client *clientLeg, server serverLeg, cfg *Config, start *wire.Startup, deadline time.Time, tenure *Tenure) {
 	token, _ := start.Setting("fence.token")
 	application, _ := start.Setting("application_name")
 	about := Startup{Token: token, User: start.User(), Database: start.Database(), Application: application}
@@ -248,6 +265,9 @@ func (s *Server) session(client *clientLeg, server serverLeg, cfg *Config, start
 	login := time.AfterFunc(time.Until(deadline), r.loginExpired)
 	s.adopt(client.raw, r)
 
+	if tenure != nil {
+		defer tenure.follow(r, log)()
+	}
 	reason := r.run()
 	login.Stop()
 	s.disown(r)

@@ -52,8 +52,8 @@ type runner interface {
 	// drain ends the session when it is outside a transaction.
 	drain()
 	// kill ends the session now. Last words would be lost in the middle of a reply, so they are said only when the server
-	// is quiet: the session is idle, perhaps in a transaction, as those are that a shutdown has to wait for.
-	kill()
+	// is quiet: the session is idle, perhaps in a transaction, or waits for the first word of a reply.
+	kill(why *stop)
 	// loginExpired ends a session that is not ready yet.
 	loginExpired()
 }
