@@ -17,6 +17,8 @@ import (
 //	ON CONFLICT DO UPDATE: as UPDATE, and V may be EXCLUDED.c as well
 //	INSERT, and MERGE ... INSERT: c is among the columns
 //
+// A fence with a scope knows no fencing by hand: that would not tell whose the row is.
+//
 // With StaleRewrite such a statement runs without a guard, as it would without a proxy: the token that it checks is its
 // own. An assignment without its test would be a way around, and is refused. A test of another form (c = 7, c > 3,
 // c IN ..., inside OR, NOT or a subselect) is a condition like any other, and the statement is spliced.
@@ -41,7 +43,10 @@ func (s *splicer) byHand(targets []*pg.Node, where *pg.Node, rv *pg.RangeVar, al
 	}
 	tests := s.tested(where, rv, alone, f)
 	if assigned == "" {
-		return tests != nil, nil
+		return tests != nil && f.scope == nil, nil
+	}
+	if f.scope != nil {
+		return false, scopedByHand
 	}
 	for _, t := range tests {
 		if t == assigned {
@@ -55,6 +60,12 @@ var assignedByHand = &Refusal{
 	Code:    "ZF004",
 	Message: "the row token's column is assigned without a test that fences by it",
 	Hint:    "Leave the column to fenceproxy, or write: SET column = 34 ... WHERE ... AND column < 34, with the same number or parameter.",
+}
+
+var scopedByHand = &Refusal{
+	Code:    "ZF004",
+	Message: "the row token's column of a fence with a scope is assigned",
+	Hint:    "Leave the column to fenceproxy: it tells which row is whose.",
 }
 
 // tested returns what the conditions that are joined by AND require the column to be less than; nil if none does.
@@ -145,6 +156,7 @@ func (s *splicer) number(n *pg.Node, f *rowFence) string {
 	case *pg.Node_ParamRef:
 		return "$" + strconv.Itoa(int(x.ParamRef.Number))
 	case *pg.Node_AConst:
+		s.literal = true
 		v, ok := settingValue(x.AConst)
 		if v = strings.TrimLeft(v, "0"); v == "" {
 			v = "0"
@@ -152,7 +164,6 @@ func (s *splicer) number(n *pg.Node, f *rowFence) string {
 		if !ok || strings.Trim(v, "0123456789") != "" {
 			return ""
 		}
-		s.literal = true
 		return v
 	case *pg.Node_ColumnRef:
 		fields := x.ColumnRef.Fields

@@ -85,6 +85,10 @@ func (j *judge) copyRows(x *pg.CopyStmt) {
 	}
 	j.target(x.Relation, x)
 	j.writes = j.writes[:len(j.writes)-1]
+	if f.scope != nil {
+		j.refuseRow(unscoped(f))
+		return
+	}
 	if len(x.Attlist) == 0 { // all columns, the row token's too, are in the data
 		return
 	}
@@ -93,7 +97,7 @@ func (j *judge) copyRows(x *pg.CopyStmt) {
 			return
 		}
 	}
-	if c := j.a.rows.catalog; c != nil && f.scope == nil {
+	if c := j.a.rows.catalog; c != nil {
 		j.asked = true
 		if t, ok := c.Table(x.Relation.Schemaname, x.Relation.Relname); ok && t.StampedByDefault {
 			return

@@ -137,7 +137,7 @@ func (s *splicer) columns(in insertion, rv *pg.RangeVar, f *rowFence) ([]string,
 		for _, c := range *in.columns {
 			name := c.GetResTarget().GetName()
 			if sameName(name, f.column) {
-				return nil, nil
+				return nil, f.stampedByHand()
 			}
 			names = append(names, name)
 		}
@@ -167,9 +167,16 @@ func (s *splicer) columns(in insertion, rv *pg.RangeVar, f *rowFence) ([]string,
 	}
 	names = t.Columns[:width]
 	if slices.ContainsFunc(names, func(n string) bool { return sameName(n, f.column) }) {
-		return nil, nil
+		return nil, f.stampedByHand()
 	}
 	return names, nil
+}
+
+func (f *rowFence) stampedByHand() *Refusal {
+	if f.scope != nil {
+		return scopedByHand
+	}
+	return nil
 }
 
 func unscoped(f *rowFence) *Refusal {

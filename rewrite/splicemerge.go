@@ -8,6 +8,9 @@ import (
 // inserted a second time. A concurrent change of the row makes PostgreSQL choose the action again, for the new version
 // (nodeModifyTable.c ExecMergeMatched).
 func (s *splicer) merge(m *pg.MergeStmt, f *rowFence) *Refusal {
+	if clashes(m.Relation, []*pg.Node{m.SourceRelation}) {
+		return ambiguous
+	}
 	i := s.afterRelation(m.Relation)
 	end := s.stop(i)
 	if len(m.ReturningList) > 0 {
@@ -76,7 +79,7 @@ func (s *splicer) action(c *pg.MergeWhenClause, rv *pg.RangeVar, w, then, end in
 		}
 		return s.when(c, f.filter(row), w, then)
 	case pg.CmdType_CMD_DELETE:
-		if s.tested(c.Condition, rv, false, f) != nil {
+		if f.scope == nil && s.tested(c.Condition, rv, false, f) != nil {
 			return nil
 		}
 		if f.rewrite {

@@ -12,6 +12,9 @@ func (s *splicer) update(u *pg.UpdateStmt, f *rowFence) *Refusal {
 	if hand || r != nil {
 		return r
 	}
+	if clashes(u.Relation, u.FromClause) {
+		return ambiguous
+	}
 	if f.rewrite && u.WhereClause.GetCurrentOfExpr() != nil {
 		return cannotStamp("UPDATE ... WHERE CURRENT OF", currentOfHint)
 	}
@@ -28,8 +31,11 @@ const currentOfHint = "Nothing can be added to WHERE CURRENT OF. Name the row by
 // planner makes of it, so it stands in a CASE behind a copy of the condition; the original stays beside it for indexes
 // and joins to use. A condition that may give another answer the second time is not copied but moved.
 func (s *splicer) delete(d *pg.DeleteStmt, f *rowFence) *Refusal {
-	if s.tested(d.WhereClause, d.Relation, len(d.UsingClause) == 0, f) != nil {
+	if f.scope == nil && s.tested(d.WhereClause, d.Relation, len(d.UsingClause) == 0, f) != nil {
 		return nil
+	}
+	if clashes(d.Relation, d.UsingClause) {
+		return ambiguous
 	}
 	if d.WhereClause.GetCurrentOfExpr() != nil {
 		return cannotStamp("DELETE ... WHERE CURRENT OF", currentOfHint)
@@ -60,6 +66,21 @@ func (s *splicer) delete(d *pg.DeleteStmt, f *rowFence) *Refusal {
 	d.WhereClause = and(proto.CloneOf(d.WhereClause), checked)
 	return nil
 }
+
+// clashes reports whether the row that is written cannot be named: a table of the same name in another schema is there.
+func clashes(rv *pg.RangeVar, from []*pg.Node) bool {
+	for _, n := range from {
+		if j := n.GetJoinExpr(); j != nil && clashes(rv, []*pg.Node{j.Larg, j.Rarg}) {
+			return true
+		}
+		if o := n.GetRangeVar(); o != nil && o.Alias == nil && rv.Alias == nil && o.Relname == rv.Relname && rv.Schemaname == "" {
+			return true
+		}
+	}
+	return false
+}
+
+var ambiguous = cannotStamp("a statement with two tables of one name", "Give the table that is written an alias.")
 
 // set puts the stamp in front of the assignments and returns the token behind the first of them.
 func (s *splicer) set(targets *[]*pg.Node, row string, f *rowFence) (from int, r *Refusal) {
