@@ -22,12 +22,17 @@ type Client struct {
 
 // Dial opens a connection and sends the startup packet with the parameters in the order given.
 func Dial(addr string, params ...string) (*Client, error) {
+	return Open(addr, nil, Startup(params...))
+}
+
+// Open opens a connection and sends a packet of any kind, cut as all that follows.
+func Open(addr string, cut func([]byte) []int, packet []byte) (*Client, error) {
 	conn, err := net.Dial("tcp", addr)
 	if err != nil {
 		return nil, err
 	}
-	c := &Client{conn: conn, in: bufio.NewReader(conn)}
-	return c, c.Write(Startup(params...))
+	c := &Client{conn: conn, in: bufio.NewReader(conn), Cut: cut}
+	return c, c.Write(packet)
 }
 
 // Startup is a startup packet of protocol 3.0.

@@ -31,6 +31,7 @@
 //	waiting      that one now waits in PostgreSQL
 //	raised       and must have been let in by now
 //	hold {n}     another session writes under a token and keeps its transaction open; `release` commits it
+//	protocol 3.2 the version of the protocol that the client asks for, instead of 3.0
 //	whole        only where the messages of a packet are read together
 //	below N      not on PostgreSQL N and newer, which answer otherwise
 //	other SQL    a statement of somebody who came directly

@@ -1,6 +1,7 @@
 package conversation
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -27,6 +28,7 @@ type Script struct {
 	Session []string // startup parameters: name, value, ...; values may hold {n}
 	Before  []string // tokens presented by others before the session starts
 	Whole   bool     // depends on messages being read together
+	Version uint32   // of the protocol, major<<16 | minor; 0 for 3.0
 	Below   int      // major version from which the server answers otherwise; 0 for none
 	Opening map[string]string
 	Steps   []Step
@@ -117,6 +119,12 @@ func (s *Script) addStep(line int, word, rest string) error {
 	case "whole":
 		s.Whole = true
 		return nil
+	case "protocol":
+		major, minor, _ := strings.Cut(rest, ".")
+		high, err := strconv.ParseUint(major, 10, 16)
+		low, err2 := strconv.ParseUint(minor, 10, 16)
+		s.Version = uint32(high<<16 | low)
+		return errors.Join(err, err2)
 	case "below":
 		var err error
 		s.Below, err = strconv.Atoi(rest)
