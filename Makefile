@@ -7,12 +7,16 @@ FUZZTIME ?= 30s
 # What runs against real servers, in processes of its own, and measures times: one package after the other.
 UNITS = $(shell $(GO) list ./... | grep -v /test/)
 
-.PHONY: build test unit integration lint demo bench bench-locks fuzz mutants clean tools locks-full
+# Versions of PostgreSQL that fenceproxy is for.
+MAJORS  ?= 14 15 16 17 18
+
+.PHONY: build test unit integration lint demo bench bench-locks bench-idle fuzz mutants clean tools driver-tools locks-full
+.PHONY: test-drivers test-matrix test-newest storm
 
 build:
 	$(GO) build -trimpath -ldflags "-X main.version=$(VERSION)" -o bin/fenceproxy ./cmd/fenceproxy
 
-test: tools lint unit integration
+test: tools lint unit integration test-newest
 
 # -relay.pumps: sessions have two drivers. The texts of rewrite are judged by the million: under the race detector only its caches are.
 unit: tools
@@ -22,8 +26,30 @@ unit: tools
 	$(GO) test -race -timeout 10m -run 'Concurrent|Cache' ./rewrite
 
 # -count=1: the cache does not know that these tests build and start the proxy.
-integration: tools
+integration: tools driver-tools
 	$(GO) test -count=1 -p 1 -timeout 10m ./test/...
+
+# Real drivers through the proxy, each check listed, and ten minutes of sqlsmith: go test does fifteen seconds of it.
+test-drivers: tools driver-tools
+	$(GO) test -count=1 -v -timeout 20m ./test/drivers -sqlsmith 10m
+
+# Marks, conversations and end-to-end tests on every version of PostgreSQL. Some six minutes each.
+test-matrix: tools
+	@failed=""; for major in $(MAJORS); do \
+		dir=$$(test/stack/server.sh $$major) || exit 1; \
+		echo "PostgreSQL $$major in $$dir"; \
+		FENCEPROXY_TEST_PG=$$dir FENCEPROXY_TEST_PG_MAJOR=$$major \
+			$(GO) test -count=1 -p 1 -timeout 20m ./tokens ./test/conversation ./test/e2e || failed="$$failed $$major"; \
+	done; \
+	test -z "$$failed" || { echo "failed:$$failed" >&2; exit 1; }
+
+# The newest version, where it can be had: the rest of make test runs on the one that the machine has.
+NEWEST  = $(lastword $(MAJORS))
+test-newest: tools
+	@dir=$$(test/stack/server.sh $(NEWEST)) || { echo "no PostgreSQL $(NEWEST): not tested" >&2; exit 0; }; \
+	FENCEPROXY_TEST_PG=$$dir FENCEPROXY_TEST_PG_MAJOR=$(NEWEST) \
+		$(GO) test -count=1 -p 1 -timeout 10m -run '$(SMOKE)' ./tokens ./test/conversation ./test/e2e
+SMOKE   = TestInstall|TestGuard|TestHole10|TestScripts|TestProxyReplies|TestEveryWriteFormInEveryTokenState/^(fresh|stale|absent)$$|TestPgx|TestPsql|TestFrozen
 
 lint:
 	@test -z "$$(gofmt -l .)" || { gofmt -l . >&2; echo "not gofmt clean" >&2; exit 1; }
@@ -64,6 +90,9 @@ fuzz: tools
 
 tools:
 	@test/stack/install.sh
+
+driver-tools:
+	@test/stack/install.sh drivers
 
 .PHONY: bench-tools
 bench-tools:

@@ -3,6 +3,8 @@
 # exactly what to run when it may not or cannot. No service of these packages is started, now or at the next boot.
 #
 #   test/stack/install.sh
+#   test/stack/install.sh drivers    also what test/drivers needs: drivers of six languages. What cannot be had is named, and
+#                                    its tests are skipped
 set -u
 
 missing=""
@@ -17,22 +19,53 @@ if ! command -v go >/dev/null 2>&1; then
 	echo "Go 1.26 or newer is needed: https://go.dev/doc/install" >&2
 	exit 1
 fi
-[ -z "$missing" ] && exit 0
+
+drivers=""
+if [ "${1:-}" = drivers ]; then
+	want() { drivers="$drivers $1"; }
+	pg_config --includedir >/dev/null 2>&1 && [ -e "$(pg_config --includedir)/libpq-fe.h" ] || want libpq-dev
+	/usr/bin/python3 -c 'import psycopg2' 2>/dev/null || want python3-psycopg2
+	/usr/bin/perl -MDBD::Pg -e 1 2>/dev/null || want libdbd-pg-perl
+	/usr/bin/ruby -rpg -e 1 2>/dev/null || want ruby-pg
+	[ -e /usr/share/java/postgresql.jar ] || want libpostgresql-jdbc-java
+	command -v javac >/dev/null 2>&1 || want default-jdk-headless
+	command -v sqlsmith >/dev/null 2>&1 || want sqlsmith
+	command -v node >/dev/null 2>&1 || want nodejs
+	command -v npm >/dev/null 2>&1 || want npm
+fi
+
+# node_modules: the lock file has the versions and their sums.
+node_modules() {
+	[ "${1:-}" = drivers ] || return 0
+	node=$(dirname "$0")/../drivers/node
+	[ "$node/node_modules/.package-lock.json" -nt "$node/package-lock.json" ] && return 0
+	command -v npm >/dev/null 2>&1 && (cd "$node" && npm ci --silent --no-audit --no-fund --ignore-scripts && touch node_modules/.package-lock.json) ||
+		echo "npm ci in test/drivers/node failed: the tests of its drivers are skipped" >&2
+}
+
+if [ -z "$missing$drivers" ]; then
+	node_modules "$@"
+	exit 0
+fi
 
 sudo=""
 if [ "$(id -u)" != 0 ]; then
 	sudo="sudo -n"
 	if ! command -v sudo >/dev/null 2>&1 || ! sudo -n true 2>/dev/null; then
 		echo "These packages are missing, and this user may not install them. Run as root:" >&2
-		echo "  apt-get update && apt-get install -y$missing" >&2
-		exit 1
+		echo "  apt-get update && apt-get install -y$missing$drivers" >&2
+		[ -n "$missing" ] && exit 1
+		node_modules "$@"
+		exit 0
 	fi
 fi
 if ! command -v apt-get >/dev/null 2>&1; then
-	echo "This machine has no apt-get. Install what these Debian packages hold:$missing" >&2
-	exit 1
+	echo "This machine has no apt-get. Install what these Debian packages hold:$missing$drivers" >&2
+	[ -n "$missing" ] && exit 1
+	node_modules "$@"
+	exit 0
 fi
-echo "Installing:$missing" >&2
+echo "Installing:$missing$drivers" >&2
 export DEBIAN_FRONTEND=noninteractive
 # PostgreSQL's own cluster is of no use here.
 if [ ! -e /etc/postgresql-common/createcluster.conf ] && [ ! -d /etc/postgresql ]; then
@@ -48,11 +81,17 @@ if [ ! -e $policy ]; then
 	$sudo chmod 755 $policy
 fi
 # shellcheck disable=SC2086 # a list of words
-install() { $sudo apt-get install -y --no-install-recommends -o Dpkg::Options::=--force-confold $missing >/dev/null; }
-if ! { install 2>/dev/null || { $sudo apt-get update >/dev/null && install; }; }; then
-	echo "That failed. Try by hand: apt-get update && apt-get install -y$missing" >&2
-	exit 1
+install() { $sudo apt-get install -y --no-install-recommends -o Dpkg::Options::=--force-confold "$@" >/dev/null; }
+if ! { install $missing $drivers 2>/dev/null || { $sudo apt-get update >/dev/null && install $missing $drivers; }; }; then
+	if [ -n "$missing" ] && ! install $missing; then
+		echo "That failed. Try by hand: apt-get update && apt-get install -y$missing" >&2
+		exit 1
+	fi
+	for package in $drivers; do # one that cannot be had must not keep the others out
+		install "$package" || echo "$package cannot be installed: the tests that need it are skipped" >&2
+	done
 fi
+node_modules "$@"
 case $missing in *etcd-server*) $sudo update-rc.d etcd disable >/dev/null 2>&1 ;; esac
 case $missing in *pgbouncer*) $sudo update-rc.d pgbouncer disable >/dev/null 2>&1 ;; esac
 exit 0
