@@ -11,6 +11,7 @@ import (
 
 	"github.com/fenceproxy/fenceproxy/cmd/fenceproxy/internal/admin"
 	"github.com/fenceproxy/fenceproxy/cmd/fenceproxy/internal/config"
+	"github.com/fenceproxy/fenceproxy/cmd/fenceproxy/internal/holding"
 	"github.com/fenceproxy/fenceproxy/cmd/fenceproxy/internal/logging"
 	"github.com/fenceproxy/fenceproxy/cmd/fenceproxy/internal/metrics"
 	"github.com/fenceproxy/fenceproxy/rewrite"
@@ -23,6 +24,7 @@ type proxy struct {
 	config  *config.Config
 	log     *zap.Logger
 	metrics *metrics.Metrics
+	holder  *holding.Holder // nil unless it holds a lock for its clients
 	control *tokens.Control // nil unless the mode is enforce
 	server  *relay.Server
 	ready   *admin.Readiness
@@ -86,6 +88,10 @@ func assemble(c *config.Config, log *zap.Logger, loops int) (*proxy, error) {
 		ping = p.control.Ping
 	}
 	p.ready = admin.NewReadiness(ping, p.controlChanged)
+	if c.Hold.Lock != "" {
+		p.standFor(c)
+		sc.Holder = p.holder
+	}
 	if p.server, err = relay.NewServer(sc); err != nil {
 		p.close()
 		return nil, err
@@ -111,6 +117,7 @@ func sessionConfig(c *config.Config, analyzer *rewrite.Analyzer, known *tokens.K
 		Bare:              c.BareFence(),
 		Opaque:            relay.OpaqueAllow,
 		Call:              relay.CallGuard,
+		FunctionCalls:     functionCalls(c.FunctionCalls),
 		AllowRoleToken:    c.AllowRoleToken,
 		MaxStatementBytes: int(c.Limits.MaxStatementBytes),
 		Known:             known,
@@ -142,7 +149,7 @@ func (p *proxy) listen() error {
 		zap.String("upstream", config.RedactDSN(p.config.Upstream)), zap.String("control", config.RedactDSN(p.config.ControlDSN())),
 		zap.Int("cpus", runtime.GOMAXPROCS(0)))
 	if p.config.Admin != "" {
-		a, err := admin.Listen(p.config.Admin, p.metrics.Registry, p.ready, p.log)
+		a, err := admin.Listen(p.config.Admin, p.metrics.Registry, p.ready, p.log, p.pages()...)
 		if err != nil {
 			return fmt.Errorf("admin listener: %w", err)
 		}
@@ -176,6 +183,9 @@ func (p *proxy) run(ctx context.Context) <-chan error {
 		}()
 	}
 	go p.lookAround(ctx)
+	if p.holder != nil {
+		p.holder.Start()
+	}
 	return failed
 }
 
@@ -205,6 +215,9 @@ func (p *proxy) drain(signals <-chan os.Signal) error {
 func (p *proxy) close() {
 	if p.server != nil {
 		p.server.Close()
+	}
+	if p.holder != nil {
+		p.holder.Close() // after the sessions: nobody else may begin before they have ended
 	}
 	if p.control != nil {
 		p.control.Close()

@@ -256,6 +256,9 @@ func (s *Server) session(client *clientLeg, server serverLeg, cfg *Config, start
 	if r, ok := rec.(SessionRecorder); ok {
 		rec = r.ForSession(log)
 	}
+	if tenure != nil && tenure.Token != "" {
+		rec = tenureRecorder{rec, s.cfg.Holder, tenure}
+	}
 	ses := &session{engine: s.newEngine(cfg, rec, about), log: log, rec: rec, events: s.events, announcer: s.cfg.Announcer}
 	ses.start(s.ctx)
 	begin := time.Now()

@@ -16,6 +16,9 @@ type Holder interface {
 	// Enter is asked for each session before it begins. It may wait until ctx ends, which it does when the client goes
 	// away. The error is what the client is told instead.
 	Enter(ctx context.Context) (*Tenure, *wire.Error)
+	// Fenced tells that the database takes the token of t for stale: somebody else holds the lock, or an operator has
+	// raised the mark. It must not block.
+	Fenced(t *Tenure)
 }
 
 // Tenure is what a session begins under. Immutable.
@@ -60,6 +63,20 @@ func (t *Tenure) follow(r runner, log *zap.Logger) (unfollow func() bool) {
 		log.Info("the tenure is over", zap.Error(t.Words))
 		r.kill(&stop{reason: EndTenure, words: t.Words, urgent: true})
 	})
+}
+
+// tenureRecorder passes on what says that the tenure is over. The client cannot assign a token, so a stale one is ours.
+type tenureRecorder struct {
+	Recorder
+	holder Holder
+	tenure *Tenure
+}
+
+func (r tenureRecorder) Rejected(code, fence string, by By) {
+	r.Recorder.Rejected(code, fence, by)
+	if code == tokens.CodeStale {
+		r.holder.Fenced(r.tenure)
+	}
 }
 
 // whenGone calls f when the client closes its connection. It reads nothing away; a client that has sent something is not

@@ -12,6 +12,7 @@ import (
 type holding func(ctx context.Context) (*Tenure, *wire.Error)
 
 func (h holding) Enter(ctx context.Context) (*Tenure, *wire.Error) { return h(ctx) }
+func (h holding) Fenced(*Tenure)                                   {}
 
 func holdingServer(t *testing.T, h holding) (*testServer, chan wire.Startup) {
 	started := make(chan wire.Startup, 10)

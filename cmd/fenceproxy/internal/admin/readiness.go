@@ -21,6 +21,7 @@ type Readiness struct {
 	ping      func(context.Context) error // nil: no control connection is needed
 	lastGood  time.Time
 	lastErr   error
+	held      func() bool     // nil: no lock is to be held
 	changed   func(err error) // told when the answer of a ping becomes another; may be nil
 	pinging   chan struct{}   // not nil while a ping runs; closed at its end
 }
@@ -38,6 +39,13 @@ func (r *Readiness) Listening() {
 	r.listening = true
 }
 
+// Holding adds a condition: f says whether the lock is held.
+func (r *Readiness) Holding(f func() bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.held = f
+}
+
 // Drain makes it not ready for good.
 func (r *Readiness) Drain() {
 	r.mu.Lock()
@@ -48,7 +56,7 @@ func (r *Readiness) Drain() {
 // Check gives the reasons against readiness; none means ready.
 func (r *Readiness) Check(ctx context.Context) []string {
 	r.mu.Lock()
-	listening, draining := r.listening, r.draining
+	listening, draining, held := r.listening, r.draining, r.held
 	r.mu.Unlock()
 	var reasons []string
 	if !listening {
@@ -57,6 +65,9 @@ func (r *Readiness) Check(ctx context.Context) []string {
 	if draining {
 		// Nobody should wait for a ping to learn this.
 		return append(reasons, "draining: no new sessions")
+	}
+	if held != nil && !held() {
+		reasons = append(reasons, "the lock is held by another instance, or not at all")
 	}
 	if reason := r.control(ctx); reason != "" {
 		reasons = append(reasons, reason)

@@ -22,7 +22,7 @@ type Server struct {
 }
 
 // Listen opens address, host:port or the path of a Unix socket.
-func Listen(address string, registry *prometheus.Registry, ready *Readiness, log *zap.Logger) (*Server, error) {
+func Listen(address string, registry *prometheus.Registry, ready *Readiness, log *zap.Logger, more ...Page) (*Server, error) {
 	network := "tcp"
 	if strings.HasPrefix(address, "/") {
 		network = "unix"
@@ -33,7 +33,7 @@ func Listen(address string, registry *prometheus.Registry, ready *Readiness, log
 		return nil, err
 	}
 	s := &Server{listener: l, http: http.Server{
-		Handler:           Handler(registry, ready),
+		Handler:           Handler(registry, ready, more...),
 		ReadHeaderTimeout: 5 * time.Second,
 		ReadTimeout:       10 * time.Second,
 		WriteTimeout:      30 * time.Second,
@@ -77,8 +77,14 @@ func (s *Server) Close() {
 	}
 }
 
-// Handler routes the three pages.
-func Handler(registry *prometheus.Registry, ready *Readiness) http.Handler {
+// Page is one more page of the listener. Pattern is that of an http.ServeMux.
+type Page struct {
+	Pattern string
+	Handler http.HandlerFunc
+}
+
+// Handler routes the three pages, and more.
+func Handler(registry *prometheus.Registry, ready *Readiness, more ...Page) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{MaxRequestsInFlight: 4}))
 	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) {
@@ -91,6 +97,9 @@ func Handler(registry *prometheus.Registry, ready *Readiness) http.Handler {
 		}
 		text(w, http.StatusOK, "ready\n")
 	})
+	for _, p := range more {
+		mux.HandleFunc(p.Pattern, p.Handler)
+	}
 	return mux
 }
 

@@ -15,6 +15,7 @@ func (f *file) check(partial bool) {
 			}
 		}
 	}
+	f.checkHold()
 	f.checkTLS()
 	if partial || len(f.errs.Problems) > 0 {
 		return

@@ -11,9 +11,11 @@ type Config struct {
 	Admin             string // address of the admin listener; "" means none
 	Mode              Mode
 	Fences            []Fence
+	Hold              Hold
 	BareToken         string // fence that a bare token (34, no name) is meant for; "" means the only fence, if there is one
 	Opaque            Opaque
 	OpaqueCall        OpaqueCall
+	FunctionCalls     []string      // functions that clients may call outside of SQL: oids, or LargeObjects
 	TakeoverGrace     time.Duration // from the first request for a raise until backends in its way are ended
 	AnnounceRoles     []string      // roles whose sessions may announce a token; empty means all
 	AnnounceMaxJump   int64         // largest distance between a mark and the token announced next
@@ -39,6 +41,14 @@ type TLS struct {
 	ClientCA       string // file in PEM
 	ClientCert     ClientCert
 	ChannelBinding ChannelBinding
+}
+
+// Hold has the proxy hold a lock for clients that know nothing of it.
+type Hold struct {
+	Lock        string // name of the lock and of its fence; "" holds none
+	Backend     string // URL of the lock service
+	WhenNotHeld WhenNotHeld
+	Wait        time.Duration // of a client, with HoldWait
 }
 
 // Fence names the tables whose writes need the fence's token.
@@ -88,8 +98,10 @@ func Default() *Config {
 		Listen:          []Listener{{Address: "127.0.0.1:6432"}},
 		TLS:             TLS{Mode: TLSDisable, ClientCert: ClientCertNone},
 		Mode:            ModeEnforce,
+		Hold:            Hold{WhenNotHeld: HoldWait, Wait: 60 * time.Second},
 		Opaque:          OpaqueAllow,
 		OpaqueCall:      OpaqueCallGuard,
+		FunctionCalls:   []string{LargeObjects},
 		TakeoverGrace:   10 * time.Second,
 		AnnounceMaxJump: 1_000_000_000,
 		Limits: Limits{

@@ -26,12 +26,24 @@ const (
 	OpaqueCallReject OpaqueCall = "reject"
 )
 
+// LargeObjects, in FunctionCalls, stands for the functions that drivers use large objects with.
+const LargeObjects = "large_objects"
+
 // Replication says what happens to connections that ask for replication.
 type Replication string
 
 const (
 	ReplicationRefuse Replication = "refuse"
 	ReplicationAllow  Replication = "allow" // physical passes untouched, logical is inspected like any session
+)
+
+// WhenNotHeld says what a client gets while another instance holds the lock of Hold.
+type WhenNotHeld string
+
+const (
+	HoldWait     WhenNotHeld = "wait"     // it waits, at most Hold.Wait
+	HoldRefuse   WhenNotHeld = "refuse"   // an error
+	HoldReadOnly WhenNotHeld = "readonly" // a session without a token, read-only by default
 )
 
 // TLSMode says which clients of TCP listeners have TLS.
@@ -76,6 +88,7 @@ var (
 	modes        = []string{string(ModeEnforce), string(ModeObserve), string(ModeOff)}
 	opaques      = []string{string(OpaqueAllow), string(OpaqueReject)}
 	opaqueCalls  = []string{string(OpaqueCallGuard), string(OpaqueCallAllow), string(OpaqueCallReject)}
+	notHelds     = []string{string(HoldWait), string(HoldRefuse), string(HoldReadOnly)}
 	replications = []string{string(ReplicationRefuse), string(ReplicationAllow)}
 	tlsModes     = []string{string(TLSDisable), string(TLSAllow), string(TLSRequire)}
 	clientCerts  = []string{string(ClientCertNone), string(ClientCertVerifyCA), string(ClientCertVerifyFull)}

@@ -77,7 +77,7 @@ func (f *file) unknownKey(pair *ast.MappingValueNode, name string, known []strin
 
 func (f *file) value(s *setting, n ast.Node) {
 	switch s.kind {
-	case kindTexts, kindListeners, kindFences:
+	case kindTexts, kindListeners, kindFences, kindFunctions:
 		s.reset(f.config)
 		f.list(s, n)
 	default:
@@ -114,6 +114,10 @@ func (f *file) scalar(s *setting, n ast.Node) {
 	case kindSize:
 		if _, is := n.(*ast.IntegerNode); !is && !isText {
 			want = "a size, like 16MiB"
+		}
+	case kindFunctions:
+		if _, is := n.(*ast.IntegerNode); !is && !isText {
+			want = "large_objects or an oid"
 		}
 	case kindBool:
 		if _, is := n.(*ast.BoolNode); !is {

@@ -136,6 +136,10 @@ fenceproxy.yaml:1:11: sslcrl in a DSN is not supported
 fenceproxy.yaml:1:11: sslnegotiation=direct needs sslmode require, verify-ca or verify-full
     1 | upstream: host=db sslmode=allow sslnegotiation=direct
       |           ^`},
+		{"function by name", minimal + "function_calls: [large_objects, 17, lo_open]\n", `
+fenceproxy.yaml:5:37: "lo_open" is neither large_objects nor the oid of a function
+    5 | function_calls: [large_objects, 17, lo_open]
+      |                                     ^`},
 		{"several hosts", "upstream: host=a,b sslmode=disable\nmode: off\n", `
 fenceproxy.yaml:1:11: several hosts in an upstream DSN are not supported: name one
     1 | upstream: host=a,b sslmode=disable
@@ -226,6 +230,8 @@ fences:
       - public.*
 opaque: allow
 opaque_call: guard
+function_calls:
+  - large_objects
 takeover:
   grace: 2s
 announce:

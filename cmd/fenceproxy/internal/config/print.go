@@ -13,6 +13,7 @@ type line struct {
 	key   string
 	value string
 	list  bool
+	empty bool // shown when empty too, because the default is not
 	items []any
 }
 
@@ -49,9 +50,14 @@ func document(c *Config) []line {
 		{key: "admin", value: c.Admin},
 		{key: "mode", value: string(c.Mode)},
 		{key: "fences", list: true, items: fences},
+		{key: "hold.lock", value: c.Hold.Lock},
+		{key: "hold.backend", value: Mask(c.Hold.Backend)},
+		{key: "hold.when_not_held", value: string(c.Hold.WhenNotHeld)},
+		{key: "hold.wait", value: shortDuration(c.Hold.Wait)},
 		{key: "bare_token", value: c.BareToken},
 		{key: "opaque", value: string(c.Opaque)},
 		{key: "opaque_call", value: string(c.OpaqueCall)},
+		{key: "function_calls", list: true, empty: true, items: texts(c.FunctionCalls)},
 		{key: "takeover.grace", value: shortDuration(c.TakeoverGrace)},
 		{key: "announce.roles", list: true, items: texts(c.AnnounceRoles)},
 		{key: "announce.max_jump", value: strconv.FormatInt(c.AnnounceMaxJump, 10)},
@@ -95,7 +101,7 @@ func (c *Config) Write(w io.Writer) error {
 
 func typed(l line) (value any, empty bool) {
 	if l.list {
-		return l.items, len(l.items) == 0
+		return l.items, len(l.items) == 0 && !l.empty
 	}
 	switch lookup(l.key).kind {
 	case kindInteger:

@@ -3,6 +3,8 @@ package config
 import (
 	"strings"
 	"time"
+
+	"github.com/fenceproxy/fenceproxy/lockclient"
 )
 
 // kind is what a setting's value looks like in the file.
@@ -17,6 +19,7 @@ const (
 	kindTexts     // list of texts
 	kindListeners // list of texts or {address, pooled}
 	kindFences    // list of {name, tables}
+	kindFunctions // list of texts or whole numbers
 )
 
 // setting is one value of the configuration and all the ways to set it. One table keeps file, environment, flags and
@@ -62,12 +65,23 @@ var settings = []setting{
 		set: func(c *Config, v string) error { return setWord(&c.Mode, "mode", modes, v) }},
 	{key: "fences", flag: "fence", kind: kindFences, usage: "a fence and the tables whose writes need its token; repeatable",
 		set: addFence, reset: func(c *Config) { c.Fences = nil }},
+	{key: "hold.lock", flag: "hold", usage: "hold the lock of this name for all clients, and with it the fence of the same name",
+		set: func(c *Config, v string) error { c.Hold.Lock = v; return nil }},
+	{key: "hold.backend", flag: "backend", usage: "URL of the lock service for --hold, e.g. etcd://host:2379 (default: $FENCEPROXY_BACKEND)",
+		set: func(c *Config, v string) error { c.Hold.Backend = v; _, err := lockclient.ParseAddress(v); return err }},
+	{key: "hold.when_not_held", flag: "when-not-held", usage: "clients while another instance holds the lock: wait, refuse or readonly",
+		set: func(c *Config, v string) error { return setWord(&c.Hold.WhenNotHeld, "word", notHelds, v) }},
+	{key: "hold.wait", flag: "hold-wait", kind: kindDuration, usage: "how long a client waits for the lock",
+		set: func(c *Config, v string) error { return setDuration(&c.Hold.Wait, v, time.Second, 24*time.Hour) }},
 	{key: "bare_token", flag: "bare-token", usage: "fence that a token without a name is meant for (default: the only fence)",
 		set: func(c *Config, v string) error { c.BareToken = v; return nil }},
 	{key: "opaque", flag: "opaque", usage: "code that may write anything, in a session without a token: allow or reject",
 		set: func(c *Config, v string) error { return setWord(&c.Opaque, "policy", opaques, v) }},
 	{key: "opaque_call", flag: "opaque-call", usage: "CALL and DO: guard, allow or reject",
 		set: func(c *Config, v string) error { return setWord(&c.OpaqueCall, "policy", opaqueCalls, v) }},
+	{key: "function_calls", kind: kindFunctions, usage: "functions that may be called outside of SQL: large_objects, or oids",
+		set:   addFunctionCall,
+		reset: func(c *Config) { c.FunctionCalls = nil }},
 	{key: "takeover.grace", flag: "takeover-grace", kind: kindDuration, usage: "how long a raise waits before it ends the backends in its way",
 		set: func(c *Config, v string) error { return setDuration(&c.TakeoverGrace, v, 0, 24*time.Hour) }},
 	{key: "announce.roles", kind: kindTexts, usage: "roles whose sessions may announce a token (default: all)",

@@ -147,3 +147,14 @@ func addHarmless(c *Config, v string) error {
 	c.HarmlessFunctions = append(c.HarmlessFunctions, v)
 	return nil
 }
+
+// addFunctionCall takes large_objects and the oids of functions, which have no other name in the message.
+func addFunctionCall(c *Config, v string) error {
+	if v != LargeObjects {
+		if n, err := strconv.ParseUint(v, 10, 32); err != nil || n == 0 {
+			return fmt.Errorf("%s is neither %s nor the oid of a function", quote(v), LargeObjects)
+		}
+	}
+	c.FunctionCalls = append(c.FunctionCalls, v)
+	return nil
+}

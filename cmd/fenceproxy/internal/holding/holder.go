@@ -1,0 +1,186 @@
+package holding
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/fenceproxy/fenceproxy/lockclient"
+	"github.com/fenceproxy/fenceproxy/tokens"
+	"github.com/fenceproxy/fenceproxy/wire"
+	"github.com/fenceproxy/fenceproxy/wire/relay"
+)
+
+// WhenNotHeld says what a client gets that comes while another instance holds the lock.
+type WhenNotHeld string
+
+const (
+	Wait     WhenNotHeld = "wait"     // it waits, at most Config.Wait
+	Refuse   WhenNotHeld = "refuse"   // an error
+	ReadOnly WhenNotHeld = "readonly" // a session without a token that is read-only until the client says otherwise
+)
+
+// Config of a Holder.
+type Config struct {
+	Lock        string // its name, and that of the fence
+	Open        func(context.Context) (*lockclient.Client, error)
+	WhenNotHeld WhenNotHeld
+	Wait        time.Duration
+	Log         *zap.Logger
+	Changed     func(held bool) // may be nil
+}
+
+// Holder is safe for concurrent use.
+type Holder struct {
+	cfg    Config
+	stop   context.CancelFunc
+	ctx    context.Context
+	ended  chan struct{}
+	client *lockclient.Client // of run
+
+	mu      sync.Mutex
+	current *tenure
+	reading context.Context // of read-only sessions: ends when the lock is ours
+	read    context.CancelFunc
+	changed chan struct{} // closed and replaced when current becomes another
+	leader  lockclient.Leader
+	err     error // why the lock service could not be asked, nil since it could
+}
+
+type tenure struct {
+	relay.Tenure
+	lease *lockclient.Lease
+	since time.Time
+}
+
+// New makes a holder that does nothing yet.
+func New(cfg Config) *Holder {
+	h := &Holder{cfg: cfg, ended: make(chan struct{}), changed: make(chan struct{})}
+	h.ctx, h.stop = context.WithCancel(context.Background())
+	h.reading, h.read = context.WithCancel(h.ctx)
+	return h
+}
+
+// Start begins to stand for the lock.
+func (h *Holder) Start() { go h.run() }
+
+// Close gives the lock up, if it is held, and waits until that is done. Sessions of the tenure should have ended before:
+// those that are left are cut off.
+func (h *Holder) Close() {
+	h.stop()
+	<-h.ended
+}
+
+// retryPause is for a lock service that is not there.
+const (
+	firstPause = 200 * time.Millisecond
+	lastPause  = 5 * time.Second
+)
+
+func (h *Holder) run() {
+	defer close(h.ended)
+	pause := firstPause
+	for h.ctx.Err() == nil {
+		began := time.Now()
+		err := h.stand()
+		if h.ctx.Err() != nil {
+			break
+		}
+		if errors.Is(err, lockclient.ErrLost) && time.Since(began) > time.Second {
+			pause = firstPause
+			continue
+		}
+		h.failed(err)
+		select {
+		case <-h.ctx.Done():
+		case <-time.After(pause):
+		}
+		pause = min(2*pause, lastPause)
+	}
+	if h.client != nil {
+		h.client.Close()
+	}
+}
+
+// stand takes the lock once and holds it until it is lost, or the holder is closed.
+func (h *Holder) stand() error {
+	if h.client == nil {
+		c, err := h.cfg.Open(h.ctx)
+		if err != nil {
+			return err
+		}
+		h.client = c
+		go h.watch(c)
+	}
+	lease, err := h.client.Lock(h.ctx, h.cfg.Lock)
+	if err != nil {
+		return err
+	}
+	h.took(lease)
+	select {
+	case <-lease.Context().Done():
+	case <-h.ctx.Done():
+	}
+	h.lost(lease)
+	lease.Release(context.Background()) // bounded by the client's release timeout
+	return lease.Err()
+}
+
+func (h *Holder) took(l *lockclient.Lease) {
+	t := &tenure{lease: l, since: time.Now()}
+	t.Tenure = relay.Tenure{Token: l.Fence().String(), Over: l.Context(), Words: &wire.Error{Severity: "FATAL", Code: tokens.CodeStale,
+		Message: "fenceproxy has lost the lock \"" + h.cfg.Lock + "\"",
+		Detail:  "The session had token " + l.Fence().Token.String() + "; another holder may have taken over.",
+		Hint:    "Connect again. What was not committed is rolled back."}}
+	h.mu.Lock()
+	h.err = nil
+	h.set(t)
+	h.read() // read-only sessions begin again as writers
+	h.mu.Unlock()
+	h.cfg.Log.Info("lock acquired", zap.String("lock", h.cfg.Lock), zap.Stringer("token", l.Fence().Token))
+	if h.cfg.Changed != nil {
+		h.cfg.Changed(true)
+	}
+}
+
+func (h *Holder) lost(l *lockclient.Lease) {
+	h.mu.Lock()
+	h.set(nil)
+	h.reading, h.read = context.WithCancel(h.ctx)
+	h.mu.Unlock()
+	if h.ctx.Err() != nil {
+		h.cfg.Log.Info("lock given up", zap.String("lock", h.cfg.Lock), zap.Stringer("token", l.Fence().Token))
+	} else {
+		h.cfg.Log.Warn("lock lost", zap.String("lock", h.cfg.Lock), zap.Stringer("token", l.Fence().Token), zap.Error(l.Err()))
+	}
+	if h.cfg.Changed != nil {
+		h.cfg.Changed(false)
+	}
+}
+
+// set is called with mu held.
+func (h *Holder) set(t *tenure) {
+	h.current = t
+	close(h.changed)
+	h.changed = make(chan struct{})
+}
+
+func (h *Holder) failed(err error) {
+	h.mu.Lock()
+	h.err = err
+	h.mu.Unlock()
+	h.cfg.Log.Error("cannot take the lock", zap.String("lock", h.cfg.Lock), zap.Error(err))
+}
+
+// Fenced implements relay.Holder: the lease is lost, whatever the lock service thinks.
+func (h *Holder) Fenced(t *relay.Tenure) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.current != nil && &h.current.Tenure == t {
+		l := h.current.lease
+		go l.MarkLost(errors.New("the database has a higher token"))
+	}
+}
