@@ -157,8 +157,7 @@ func (e *Engine) clientMessage(typ byte, b []byte, size int) error {
 	case wire.FrontendQuery:
 		ok = e.clientQuery(body)
 	case wire.FrontendFunctionCall:
-		e.clientFunctionCall()
-		ok = true
+		ok = e.clientFunctionCall(body)
 	}
 	if !ok {
 		return e.malformed(typ, len(b) == size)
@@ -367,23 +366,4 @@ func (e *Engine) countStatements(p *rewrite.Plan) {
 		st := &p.Statements[i]
 		e.rec.Statement(st.Verb, st.Effect, !st.Fences.Empty())
 	}
-}
-
-// clientFunctionCall deals with a call outside SQL. No guard can run in its transaction, so it passes only where an
-// opaque statement would pass without one. A refused one becomes a Query that fails: both are answered by an error and
-// ReadyForQuery.
-func (e *Engine) clientFunctionCall() {
-	if e.cfg.Mode == ModeObserve {
-		e.observePlan(opaquePlan)
-	} else if !e.token.sure && e.token.guess.absent() && e.askFirst() {
-		return
-	} else if e.cfg.Opaque == OpaqueReject || e.token.maybe() {
-		e.poisonQuery(refuseFunctionCall)
-		return
-	}
-	s := e.boundary(slotFunction)
-	e.lexing.sent = false
-	e.sentStatement(&opaquePlan.Statements[0])
-	e.noteLexing(s.segment)
-	e.tx.touchedBefore, e.tx.touchedNow = true, false
 }

@@ -39,6 +39,8 @@ type Config struct {
 	Bare     string   // fence that a bare token is for; "" when a bare token is refused
 	Opaque   OpaquePolicy
 	Call     CallPolicy
+	// FunctionCalls are oids of functions that FunctionCall messages may name, as they change no fenced data.
+	FunctionCalls []uint32
 	// Pooled marks a listener behind a transaction pooler: a token set with plain SET would outlive the client's
 	// transaction and pass to the pool's next client, so only SET LOCAL is taken.
 	Pooled bool

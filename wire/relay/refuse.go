@@ -38,13 +38,6 @@ var refuseCall = refusal{Error: tokens.Error{
 	Detail:  "They may commit inside, where no guard can run (opaque_call: reject).",
 }, by: ByProxy}
 
-var refuseFunctionCall = refusal{Error: tokens.Error{
-	Code:    tokens.CodeNotAllowed,
-	Message: "the function call protocol message is not allowed through this proxy",
-	Detail:  "Nothing can be checked in the transaction of the call.",
-	Hint:    "Call the function in a SELECT.",
-}, by: ByProxy}
-
 var refuseUnread = refusal{Error: tokens.Error{
 	Code:    tokens.CodeNotAllowed,
 	Message: "the proxy cannot read this string of several statements",
