@@ -24,7 +24,14 @@ var mutants = []mutant{
 		pkg:  talk, tests: differential + "/simple",
 	},
 	{
-		name: "lock in the guard, fast, extended protocol",
+		name: "lock in the guard, fast, one fence",
+		file: "tokens/guard.go",
+		old:  "\"SELECT pg_catalog.pg_advisory_xact_lock_shared(1178947139, \"...",
+		new:  "\"SELECT (\"...",
+		pkg:  talk, tests: differential + "/extended",
+	},
+	{
+		name: "lock in the guard, fast, with parameters",
 		file: "tokens/guard.go",
 		old:  "SELECT pg_catalog.pg_advisory_xact_lock_shared(1178947139, $1::pg_catalog.int4)",
 		new:  "SELECT $1::pg_catalog.int4",
@@ -45,10 +52,17 @@ var mutants = []mutant{
 	},
 	{
 		name: "guard reads in the statement after the lock",
-		file: "wire/relay/guard.go",
-		old:  "	b = wire.AppendExecute(b, portal)\n	b = wire.AppendClose(b, wire.TargetPortal, portal)\n	b = wire.AppendBind(b, portal, e.reserved.name(reservedRead)",
-		new:  "	b = wire.AppendClose(b, wire.TargetPortal, portal)\n	b = wire.AppendBind(b, portal, e.reserved.name(reservedLock), id)\n	b = wire.AppendClose(b, wire.TargetPortal, portal)\n	b = wire.AppendBind(b, portal, e.reserved.name(reservedRead)",
+		file: "wire/relay/fast.go",
+		old:  "	f.message = e.appendRun(nil, f.lock)\n	f.message = e.appendRun(f.message, f.read)\n",
+		new:  "	f.message = e.appendRun(nil, f.read)\n	f.message = e.appendRun(f.message, f.lock)\n",
 		pkg:  talk, tests: differential + "/extended",
+	},
+	{
+		name: "the fast guard compares the session's text",
+		file: "tokens/guard.go",
+		old:  "	dst = append(dst, \" AND pg_catalog.current_setting('fence.token', true) OPERATOR(pg_catalog.=) \"...)",
+		new:  "	dst = append(dst, \" AND '' OPERATOR(pg_catalog.<>) \"...)",
+		pkg:  talk, tests: differential + "/(extended|announce|adversity)",
 	},
 	{
 		name: "xmax rule, fast, extended protocol",

@@ -249,7 +249,7 @@ func (c *talk) prepare() {
 	c.server("3", "1", "3", "1", "Z I", "T", "D 34", "C SELECT 1", "C UPDATE 1", "Z I")
 }
 
-const simpleGuard = `EXECUTE "_a"(5);EXECUTE "_b"(5,'billing','34',0,34,'billing');`
+const simpleGuard = `EXECUTE "_4";EXECUTE "_5";`
 
 // simpleGuardReplies are the results of simpleGuard.
 var simpleGuardReplies = []string{"T", "D ", "C SELECT 1", "T", "D 34", "C SELECT 1"}

@@ -1,8 +1,6 @@
 package relay
 
 import (
-	"strconv"
-
 	"github.com/fenceproxy/fenceproxy/rewrite"
 	"github.com/fenceproxy/fenceproxy/tokens"
 	"github.com/fenceproxy/fenceproxy/wire"
@@ -129,13 +127,6 @@ type guardRun struct {
 	serial uint64
 }
 
-// fastGuard is the message of the fast form, kept while mark and token stay what they are.
-type fastGuard struct {
-	raw     string
-	mark    tokens.Mark
-	message []byte
-}
-
 // unheld takes from d what is held already.
 func (e *Engine) unheld(d *demand) {
 	h := e.heldNow()
@@ -207,31 +198,12 @@ func (e *Engine) newRun(d demand) *guardRun {
 
 func (e *Engine) guardFast(fence int, t tokens.Token, d demand) {
 	e.rec.Guard(GuardFast)
-	e.prepareReserved(reservedLock)
-	e.prepareReserved(reservedRead)
-	if e.fasts == nil {
-		e.fasts = make([]fastGuard, len(e.cfg.Fences))
-	}
-	f := &e.fasts[fence]
-	if f.message == nil || f.raw != e.token.guess.raw || f.mark != e.marks[fence] {
-		*f = fastGuard{e.token.guess.raw, e.marks[fence], e.fastMessage(e.marks[fence], t)}
-	}
+	f := e.fastGuard(fence, t)
+	e.prepareReserved(f.lock)
+	e.prepareReserved(f.read)
 	e.act.before = append(e.act.before, f.message)
 	e.pushInjected(forLock, nil)
 	e.pushInjected(forGuard, e.newRun(d))
-}
-
-// fastMessage is B E C B E C: lock, then read.
-func (e *Engine) fastMessage(m tokens.Mark, t tokens.Token) []byte {
-	portal := e.reserved.portal()
-	id := strconv.AppendInt(nil, int64(m.ID), 10)
-	b := wire.AppendBind(nil, portal, e.reserved.name(reservedLock), id)
-	b = wire.AppendExecute(b, portal)
-	b = wire.AppendClose(b, wire.TargetPortal, portal)
-	b = wire.AppendBind(b, portal, e.reserved.name(reservedRead), id, []byte(m.Name), []byte(e.token.guess.raw),
-		strconv.AppendInt(nil, t.Epoch, 10), strconv.AppendInt(nil, t.Counter, 10), []byte(e.cfg.Bare))
-	b = wire.AppendExecute(b, portal)
-	return wire.AppendClose(b, wire.TargetPortal, portal)
 }
 
 func (e *Engine) guardSlowly(s reserved, d demand, form GuardForm) {

@@ -351,7 +351,7 @@ func (m *model) run(sql string, simple bool) string {
 			return "22012"
 		case strings.Contains(rest, "pg_advisory_xact_lock_shared("):
 			m.row(simple, "")
-		case strings.HasPrefix(rest, "fence.guard") || strings.HasPrefix(rest, "COALESCE((SELECT $3"):
+		case strings.HasPrefix(rest, "fence.guard") || strings.HasPrefix(rest, "COALESCE((SELECT "):
 			m.guarded = true
 			m.row(simple, "34")
 		case rest == tokens.SessionQuestionSQL[len("SELECT "):]:

@@ -220,9 +220,9 @@ func (e *Engine) spliceGuards(run *queryRun, statement int, d demand) int {
 	if !d.fences.Empty() {
 		only := demand{fences: d.fences}
 		switch f, t, ok := e.fastFence(d.fences); {
-		case ok && e.reserved.confirmed[reservedLock] && e.reserved.confirmed[reservedRead]:
+		case ok && e.fastPrepared(f, t):
 			e.rec.Guard(GuardFast)
-			e.appendExecutes(f, t)
+			e.cmem = append(e.cmem, e.fastGuard(f, t).sql...)
 			run.steps = append(run.steps, step{statement: statement, injected: true})
 		case ok:
 			e.rec.Guard(GuardFast)
@@ -234,6 +234,12 @@ func (e *Engine) spliceGuards(run *queryRun, statement int, d demand) int {
 		run.steps = append(run.steps, step{statement: statement, injected: true, guard: e.newRun(only)})
 	}
 	return len(e.cmem) - at
+}
+
+// fastPrepared: the server has confirmed both statements of the fast guard.
+func (e *Engine) fastPrepared(fence int, t tokens.Token) bool {
+	f := e.fastGuard(fence, t)
+	return e.reserved.list[f.lock].confirmed && e.reserved.list[f.read].confirmed
 }
 
 func (e *Engine) fenceNames(s rewrite.FenceSet) []string {

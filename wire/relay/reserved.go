@@ -3,12 +3,14 @@ package relay
 import (
 	"crypto/rand"
 	"encoding/hex"
+	"strconv"
 
 	"github.com/fenceproxy/fenceproxy/tokens"
 	"github.com/fenceproxy/fenceproxy/wire"
 )
 
-// reserved is a prepared statement of the engine's own in the server session.
+// reserved is a prepared statement of the engine's own in the server session. Those from reservedCount on are pairs, lock
+// and read, for one fence each.
 type reserved uint8
 
 const (
@@ -19,6 +21,9 @@ const (
 	reservedCount
 )
 
+// maxPairs bounds the fences that have statements of their own in a server session, which keeps their plans.
+const maxPairs = 16
+
 // PostgreSQL type oids (pg_type.dat). Declared, so that the server never has to guess.
 const (
 	oidBool      = 16
@@ -28,25 +33,22 @@ const (
 	oidTextArray = 1009
 )
 
-var reservedStatements = [reservedCount]struct {
-	sql  string
-	oids []uint32
-}{
-	reservedLock:    {tokens.GuardLockSQL, []uint32{oidInt4}},
-	reservedRead:    {tokens.GuardReadSQL, []uint32{oidInt4, oidText, oidText, oidInt8, oidInt8, oidText}},
-	reservedGuard:   {tokens.GuardSQL, []uint32{oidTextArray, oidText}},
-	reservedSession: {tokens.GuardSessionSQL, []uint32{oidText, oidBool}},
+// reservedStatement is one of them, as far as the server session has it.
+type reservedStatement struct {
+	name      string
+	sql       string
+	oids      []uint32
+	confirmed bool
+	sentIn    uint64 // segment of the last Parse, 0 for none
+	attempt   uint64 // number of the last Parse sent
 }
 
 // reservedSet keeps which of the reserved statements the server session has. Their names are random: an application that
 // knew them could prepare something harmless under them (a DO block can) and so switch the guard off.
 type reservedSet struct {
-	prefix    string
-	names     [reservedCount]string
-	confirmed [reservedCount]bool
-	sentIn    [reservedCount]uint64 // segment of the last Parse, 0 for none
-	attempt   [reservedCount]uint64 // number of the last Parse sent
-	lost      uint64                // counts what was sent that may drop or replace them
+	prefix string
+	list   []reservedStatement
+	lost   uint64 // counts what was sent that may drop or replace them
 }
 
 func newReservedSet() reservedSet {
@@ -57,13 +59,37 @@ func newReservedSet() reservedSet {
 
 func makeReservedSet(prefix string) reservedSet {
 	r := reservedSet{prefix: prefix}
-	for s := range r.names {
-		r.names[s] = r.prefix + string('a'+rune(s))
-	}
+	r.add(tokens.GuardLockSQL, oidInt4)
+	r.add(tokens.GuardReadSQL, oidInt4, oidText, oidText, oidInt8, oidInt8, oidText)
+	r.add(tokens.GuardSQL, oidTextArray, oidText)
+	r.add(tokens.GuardSessionSQL, oidText, oidBool)
 	return r
 }
 
-func (r *reservedSet) name(s reserved) string { return r.names[s] }
+func (r *reservedSet) add(sql string, oids ...uint32) reserved {
+	s := reserved(len(r.list))
+	r.list = append(r.list, reservedStatement{name: r.prefix + strconv.Itoa(int(s)), sql: sql, oids: oids})
+	return s
+}
+
+// pair makes room for the statements of one more fence and returns the first of the two, or 0 if there is none.
+func (r *reservedSet) pair() reserved {
+	if len(r.list) >= int(reservedCount)+2*maxPairs {
+		return 0
+	}
+	lock := r.add("")
+	r.add("")
+	return lock
+}
+
+// define changes the text of a statement. What the server has under its name does not count any more.
+func (r *reservedSet) define(s reserved, sql string) {
+	if t := &r.list[s]; t.sql != sql {
+		*t = reservedStatement{name: t.name, sql: sql, attempt: t.attempt + 1}
+	}
+}
+
+func (r *reservedSet) name(s reserved) string { return r.list[s].name }
 func (r *reservedSet) portal() string         { return r.prefix + "p" }
 func (r *reservedSet) poison() string         { return r.prefix + "x" }
 
@@ -79,40 +105,42 @@ func (r *reservedSet) ownsString(name string) bool {
 // present reports whether a Bind in this segment can rely on the statement. A Parse sent in the same segment counts: if
 // the server skipped or refused it, it also skips the Bind.
 func (r *reservedSet) present(s reserved, segment uint64) bool {
-	return r.confirmed[s] || r.sentIn[s] == segment
+	return r.list[s].confirmed || r.list[s].sentIn == segment
 }
 
 // pending reports whether the server has the statement, or has been sent it and may have it soon.
-func (r *reservedSet) pending(s reserved) bool { return r.confirmed[s] || r.sentIn[s] != 0 }
+func (r *reservedSet) pending(s reserved) bool { return r.list[s].confirmed || r.list[s].sentIn != 0 }
 
 // appendPrepare appends Close and Parse: whatever the server has under the name, afterwards it has ours.
 func (r *reservedSet) appendPrepare(dst []byte, s reserved) []byte {
-	dst = wire.AppendClose(dst, wire.TargetStatement, r.name(s))
-	return wire.AppendParse(dst, r.name(s), reservedStatements[s].sql, reservedStatements[s].oids...)
+	t := &r.list[s]
+	dst = wire.AppendClose(dst, wire.TargetStatement, t.name)
+	return wire.AppendParse(dst, t.name, t.sql, t.oids...)
 }
 
 // lose: something that may drop or replace prepared statements was sent. What was sent in front of it and is confirmed
 // later does not count any more: the order of sending is the order of execution.
 func (r *reservedSet) lose() {
-	r.confirmed = [reservedCount]bool{}
-	r.sentIn = [reservedCount]uint64{}
-	r.lost++
-	for s := range r.attempt {
-		r.attempt[s]++
+	for s := range r.list {
+		t := &r.list[s]
+		t.confirmed, t.sentIn = false, 0
+		t.attempt++
 	}
+	r.lost++
 }
 
 // sent notes that a Parse was sent and returns its number.
 func (r *reservedSet) sent(s reserved, segment uint64) (attempt uint64) {
-	r.confirmed[s], r.sentIn[s] = false, segment
-	r.attempt[s]++
-	return r.attempt[s]
+	t := &r.list[s]
+	t.confirmed, t.sentIn = false, segment
+	t.attempt++
+	return t.attempt
 }
 
 // answered: the Parse with that number has succeeded, or not. Only the last one sent counts: each has a Close in front
 // that drops what the one before has made.
 func (r *reservedSet) answered(s reserved, attempt uint64, ok bool) {
-	if r.attempt[s] == attempt {
-		r.confirmed[s] = ok
+	if r.list[s].attempt == attempt {
+		r.list[s].confirmed = ok
 	}
 }
