@@ -10,7 +10,7 @@ UNITS = $(shell $(GO) list ./... | grep -v /test/)
 # Versions of PostgreSQL that fenceproxy is for.
 MAJORS  ?= 14 15 16 17 18
 
-.PHONY: build test unit integration lint demo bench bench-locks bench-idle fuzz mutants clean tools driver-tools locks-full
+.PHONY: build test unit integration lint demo bench bench-locks bench-idle fuzz mutants model clean tools driver-tools locks-full
 .PHONY: test-drivers test-matrix test-newest storm
 
 build:
@@ -79,6 +79,10 @@ locks-full: tools
 # Breaks one safeguard after the other and expects a test to notice.
 mutants: tools
 	$(GO) run ./test/mutants $(MUTANTFLAGS)
+
+# Every state of the protocol's model, and of twelve ways to break it. Under a minute; MODELFLAGS=-full has larger bounds.
+model: tools
+	$(GO) run ./test/model $(MODELFLAGS)
 
 # Every fuzz target for FUZZTIME.
 fuzz: tools

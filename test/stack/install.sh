@@ -1,6 +1,6 @@
 #!/bin/sh
-# Installs what tests, demo and benchmarks need and this machine lacks: a PostgreSQL server, pgbouncer, etcd, a C compiler. Says
-# exactly what to run when it may not or cannot. No service of these packages is started, now or at the next boot.
+# Installs what tests, demo and benchmarks need and this machine lacks: a PostgreSQL server, pgbouncer, etcd, spin, a C
+# compiler. Says exactly what to run when it may not or cannot. No service of these packages is started, now or at the next boot.
 #
 #   test/stack/install.sh
 #   test/stack/install.sh drivers    also what test/drivers needs: drivers of six languages. What cannot be had is named, and
@@ -15,6 +15,7 @@ command -v psql >/dev/null 2>&1 || need postgresql-client
 command -v gcc >/dev/null 2>&1 || command -v cc >/dev/null 2>&1 || need gcc
 command -v pgbouncer >/dev/null 2>&1 || [ -x /usr/sbin/pgbouncer ] || need pgbouncer
 command -v etcd >/dev/null 2>&1 || need etcd-server
+command -v spin >/dev/null 2>&1 || need spin
 if ! command -v go >/dev/null 2>&1; then
 	echo "Go 1.26 or newer is needed: https://go.dev/doc/install" >&2
 	exit 1
