@@ -1,6 +1,9 @@
 package e2e
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // form is one way to write fenced data.
 type form struct {
@@ -90,6 +93,11 @@ var forms = []form{
 	{name: "COPY TO of a function", sql: "COPY (SELECT bump()) TO STDOUT", opaque: true},
 	{name: "DO", sql: "DO $$ BEGIN UPDATE acct SET bal = 5; END $$", opaque: true},
 	{name: "CALL", sql: "CALL pay()", opaque: true},
+}
+
+// formsOf leaves out what a version does not know.
+func formsOf(major int) []form {
+	return slices.DeleteFunc(slices.Clone(forms), func(f form) bool { return major < 15 && strings.HasPrefix(f.name, "MERGE") })
 }
 
 // pick returns the forms whose name holds a text.

@@ -105,9 +105,8 @@ type matrix struct {
 	scenario  scenario
 	isolation string
 	client    *conversation.Client
-	skip      func(form) bool // forms that the server does not know; nil for none
-	commit    bool            // explicit transactions that pass are committed, not rolled back
-	dirty     bool            // the data are not as formSetup left them
+	commit    bool // explicit transactions that pass are committed, not rolled back
+	dirty     bool // the data are not as formSetup left them
 }
 
 func (m *matrix) run() {
@@ -115,8 +114,8 @@ func (m *matrix) run() {
 	defer func() { m.client.Close() }()
 	for _, p := range protocols {
 		for _, explicit := range []bool{false, true} {
-			for _, f := range forms {
-				if f.inTx && !explicit || m.skip != nil && m.skip(f) {
+			for _, f := range formsOf(m.cluster.Major) {
+				if f.inTx && !explicit {
 					continue
 				}
 				m.one(f, p, explicit)
@@ -267,7 +266,7 @@ func TestEveryWriteFormWritesOnPostgreSQLItself(t *testing.T) {
 	m.ready()
 	for _, protocol := range protocols {
 		for _, explicit := range []bool{false, true} {
-			for _, f := range forms {
+			for _, f := range formsOf(m.cluster.Major) {
 				if f.inTx && !explicit {
 					continue
 				}
@@ -301,7 +300,7 @@ func TestEveryWriteFormWithoutTheFenceSchema(t *testing.T) {
 	m.query("SELECT set_config('fence.' || 'token', 'billing=5', false)")
 	for _, protocol := range protocols {
 		for _, explicit := range []bool{false, true} {
-			for _, f := range forms {
+			for _, f := range formsOf(m.cluster.Major) {
 				if !f.inTx || explicit {
 					m.one(f, protocol, explicit)
 				}

@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"strings"
 	"testing"
 
 	"github.com/fenceproxy/fenceproxy/test/pgtest"
@@ -24,7 +23,6 @@ func TestEveryWriteFormOnOlderVersions(t *testing.T) {
 		for _, s := range scenarios {
 			if s.name == "fresh" || s.name == "stale" || s.name == "absent" {
 				m := &matrix{t: t, cluster: c, direct: direct, db: db, addr: p.Addr(), raiser: p, scenario: s, isolation: "read committed"}
-				m.skip = func(f form) bool { return i.Major < 15 && strings.HasPrefix(f.name, "MERGE") }
 				m.run()
 			}
 		}
