@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"strings"
+	"time"
 
 	"github.com/fenceproxy/fenceproxy/cmd/fenceproxy/internal/admin"
 	"github.com/fenceproxy/fenceproxy/cmd/fenceproxy/internal/config"
@@ -14,15 +16,41 @@ import (
 
 // standFor makes the holder of the configured lock.
 func (p *proxy) standFor(c *config.Config) {
+	url := evictWith(c.Hold.Backend, c.TakeoverGrace)
 	p.holder = holding.New(holding.Config{
 		Lock:        c.Hold.Lock,
-		Open:        func(ctx context.Context) (*lockclient.Client, error) { return lockclient.Open(ctx, c.Hold.Backend) },
+		Open:        func(ctx context.Context) (*lockclient.Client, error) { return lockclient.Open(ctx, url) },
 		WhenNotHeld: holding.WhenNotHeld(c.Hold.WhenNotHeld),
 		Wait:        c.Hold.Wait,
 		Log:         p.log,
 		Changed:     p.metrics.RegisterHold(),
 	})
 	p.ready.Holding(func() bool { return p.holder.State().Holding })
+}
+
+// giveUp releases the lock as soon as no session can write any more, before the last client has gone.
+func (p *proxy) giveUp(ctx context.Context) {
+	for p.server.Relaying() > 0 {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+	p.holder.Close()
+}
+
+// evictWith has a lease table end frozen transactions as soon as the proxy does.
+func evictWith(url string, grace time.Duration) string {
+	a, err := lockclient.ParseAddress(url)
+	if err != nil || !strings.HasPrefix(a.Scheme, "postgres") || a.Options.Has("evict") {
+		return url
+	}
+	separator := "?"
+	if strings.Contains(url, "?") {
+		separator = "&"
+	}
+	return url + separator + "evict=" + max(grace, time.Millisecond).String()
 }
 
 // pages are those of the admin listener that depend on the configuration.

@@ -196,6 +196,9 @@ func (p *proxy) drain(signals <-chan os.Signal) error {
 	defer cancel()
 	done := make(chan error, 1)
 	go func() { done <- p.server.Shutdown(ctx) }()
+	if p.holder != nil {
+		go p.giveUp(ctx)
+	}
 	select {
 	case err := <-done:
 		if err != nil {

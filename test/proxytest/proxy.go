@@ -35,6 +35,7 @@ type Proxy struct {
 	binary   string
 	upstream string
 	flags    []string
+	ready    string // path of the admin page that says 200 when the proxy can be used
 	listen   string
 	admin    string
 	cmd      *exec.Cmd
@@ -59,8 +60,29 @@ func Start(t testing.TB, upstream string, flags ...string) *Proxy {
 	return p
 }
 
+// StartHolding is Start for a proxy with --hold: it is waited for until it listens, not until it holds the lock.
+func StartHolding(t testing.TB, upstream string, flags ...string) *Proxy {
+	t.Helper()
+	p, err := begin("/livez", Binary(t), upstream, flags...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("fenceproxy's last lines:\n%s", p.LogTail(4000))
+		}
+		p.Signal(syscall.SIGCONT)
+		p.Kill()
+	})
+	return p
+}
+
 // New runs a binary outside of a test; Kill ends it.
 func New(binary, upstream string, flags ...string) (*Proxy, error) {
+	return begin("/readyz", binary, upstream, flags...)
+}
+
+func begin(ready, binary, upstream string, flags ...string) (*Proxy, error) {
 	listen, err := freeAddr()
 	if err != nil {
 		return nil, err
@@ -69,7 +91,7 @@ func New(binary, upstream string, flags ...string) (*Proxy, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Proxy{binary: binary, upstream: upstream, flags: flags, listen: listen, admin: admin, log: &logBuffer{}}
+	p := &Proxy{binary: binary, upstream: upstream, flags: flags, ready: ready, listen: listen, admin: admin, log: &logBuffer{}}
 	if err := p.Run(); err != nil {
 		p.Kill()
 		return nil, err
@@ -107,7 +129,7 @@ func (p *Proxy) Run() error {
 func (p *Proxy) waitReady() error {
 	last := "no answer"
 	for deadline := time.Now().Add(readyLimit); time.Now().Before(deadline); {
-		code, body, err := p.Get("/readyz")
+		code, body, err := p.Get(p.ready)
 		if err == nil && code == http.StatusOK {
 			return nil
 		}

@@ -95,6 +95,7 @@ func (s *looped) leave(e ending) {
 func (s *looped) farewell(e *ending) {
 	client, server := newSocketFile(s.client.fd), newSocketFile(s.server.fd)
 	defer client.Close()
+	defer s.parted()
 	defer server.Close()
 	if e.cut {
 		return
@@ -102,10 +103,9 @@ func (s *looped) farewell(e *ending) {
 	if e.goodbye {
 		server.SetWriteDeadline(time.Now().Add(lingerTime))
 		server.Write(e.toServer)
-		closeWrite(server)
-	} else {
-		server.Close()
 	}
+	server.Close()
+	s.parted()
 	if len(e.toClient) > 0 {
 		client.SetWriteDeadline(time.Now().Add(lingerTime))
 		client.Write(e.toClient)

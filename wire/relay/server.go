@@ -6,6 +6,7 @@ import (
 	"net"
 	"runtime/debug"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -48,6 +49,7 @@ type Server struct {
 	cancel    context.CancelFunc
 	newEngine func(*Config, Recorder, Startup) machine
 	loops     loops
+	relaying  atomic.Int64
 	accepting context.Context // ends with Shutdown
 	refuseNew context.CancelFunc
 
@@ -103,6 +105,10 @@ func NewServer(cfg ServerConfig) (*Server, error) {
 
 // Sessions is the number of open sessions, those that log in included.
 func (s *Server) Sessions() int { return int(s.sessions.open.Load()) }
+
+// Relaying is the number of sessions that have not ended at the server. It is 0 before Shutdown returns: what is left
+// then is to see the last words reach the clients.
+func (s *Server) Relaying() int { return int(s.relaying.Load()) }
 
 // serve is the life of one accepted connection.
 func (s *Server) serve(client net.Conn, pooled bool) {
@@ -260,6 +266,9 @@ func (s *Server) session(client *clientLeg, server serverLeg, cfg *Config, start
 		rec = tenureRecorder{rec, s.cfg.Holder, tenure}
 	}
 	ses := &session{engine: s.newEngine(cfg, rec, about), log: log, rec: rec, events: s.events, announcer: s.cfg.Announcer}
+	ses.parted = sync.OnceFunc(func() { s.relaying.Add(-1) })
+	s.relaying.Add(1)
+	defer ses.parted()
 	ses.start(s.ctx)
 	begin := time.Now()
 	s.events.SessionOpened()

@@ -20,6 +20,7 @@ type serverPump struct {
 func (s *pumps) serverPump() {
 	defer s.work.Done()
 	defer func() {
+		s.parted()
 		close(s.gone)
 		s.wake()
 	}()

@@ -41,6 +41,7 @@ type session struct {
 	work      sync.WaitGroup // goroutines of the session
 	engine    machine
 	reason    atomic.Uint32 // EndReason, the first one stays
+	parted    func()        // called once, when nothing of the session is left at the server
 	toServer  atomic.Int64  // bytes
 	toClient  atomic.Int64
 }

@@ -69,6 +69,7 @@ func (h *Holder) Start() { go h.run() }
 
 // Close gives the lock up, if it is held, and waits until that is done. Sessions of the tenure should have ended before:
 // those that are left are cut off.
+// It may be called more than once.
 func (h *Holder) Close() {
 	h.stop()
 	<-h.ended
