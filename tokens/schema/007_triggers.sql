@@ -166,6 +166,8 @@ BEGIN
     WHERE c.relpersistence <> 't' AND NOT EXISTS (SELECT FROM pg_trigger t WHERE t.tgrelid = b.relid AND t.tgfoid = 'fence.guard_write'::regproc)
     GROUP BY b.relid, c.relkind ORDER BY max(b.depth)
   LOOP
+    -- ENABLE ALWAYS below is DDL too: this function may have been here already, from within.
+    CONTINUE WHEN EXISTS (SELECT FROM pg_trigger t WHERE t.tgrelid = r.relid AND t.tgfoid = 'fence.guard_write'::regproc);
     -- From what its parents have by now: the order above puts parents first.
     SELECT string_agg(quote_literal(a.arg), ', ' ORDER BY a.first DESC, a.arg COLLATE "C") INTO list
     FROM (SELECT DISTINCT u.arg, u.n = 1 AS first
@@ -192,6 +194,7 @@ BEGIN
         AND NOT EXISTS (SELECT FROM pg_trigger p WHERE p.tgrelid = i.inhparent AND p.tgfoid = 'fence.guard_write'::regproc))
       AND NOT EXISTS (SELECT FROM pg_trigger o WHERE o.tgrelid = b.relid AND o.tgfoid = 'fence.guard_row'::regproc)
   LOOP
+    CONTINUE WHEN EXISTS (SELECT FROM pg_trigger t WHERE t.tgrelid = r.relid AND t.tgfoid = 'fence.guard_row'::regproc);
     EXECUTE format('CREATE TRIGGER fence_guard_row BEFORE INSERT OR UPDATE OR DELETE ON %s FOR EACH ROW EXECUTE FUNCTION fence.guard_row(%s)',
       r.relid::regclass, r.args);
     IF r.tgenabled = 'A' THEN
