@@ -25,7 +25,7 @@ type route struct {
 func (s *setting) routes(workload string) []route {
 	list := []route{
 		{name: "direct", address: s.cluster.Addr()},
-		{name: "pgbouncer", address: s.bouncer.addr, pid: s.bouncer.cmd.Process.Pid},
+		{name: "pgbouncer", address: s.bouncer.Addr(), pid: s.bouncer.Pid()},
 		{name: "unfenced", address: s.unfenced.Addr(), pid: s.unfenced.Pid()},
 	}
 	if workload == "update" {

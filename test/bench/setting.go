@@ -1,16 +1,13 @@
 package main
 
 import (
-	"bytes"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
-	"syscall"
-	"time"
 
+	"github.com/fenceproxy/fenceproxy/test/bouncer"
 	"github.com/fenceproxy/fenceproxy/test/pgtest"
 	"github.com/fenceproxy/fenceproxy/test/proxytest"
 )
@@ -21,7 +18,7 @@ type setting struct {
 	cluster  *pgtest.Cluster
 	unfenced *proxytest.Proxy // the fence is on another table
 	fenced   *proxytest.Proxy
-	bouncer  *bouncer
+	bouncer  *bouncer.Bouncer
 	dir      string // scripts
 }
 
@@ -80,7 +77,7 @@ func newSetting(p plan, durable bool) (*setting, error) {
 	if s.fenced, err = proxytest.New(binary, dsn, "--fence", "bank=pgbench_accounts"); err != nil {
 		return s, err
 	}
-	s.bouncer, err = startBouncer(s.cluster)
+	s.bouncer, err = bouncer.Start(s.cluster, database, 100)
 	return s, err
 }
 
@@ -91,82 +88,10 @@ func (s *setting) close() {
 		}
 	}
 	if s.bouncer != nil {
-		s.bouncer.close()
+		s.bouncer.Close()
 	}
 	if s.cluster != nil {
 		s.cluster.Close()
 	}
 	os.RemoveAll(s.dir)
-}
-
-// bouncer is a running pgbouncer in session mode.
-type bouncer struct {
-	cmd  *exec.Cmd
-	dir  string
-	addr string
-}
-
-func startBouncer(c *pgtest.Cluster) (*bouncer, error) {
-	program, err := exec.LookPath("pgbouncer")
-	if err != nil {
-		program = "/usr/sbin/pgbouncer" // not in everybody's PATH
-	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return nil, err
-	}
-	addr := l.Addr().(*net.TCPAddr)
-	l.Close()
-	dir, err := os.MkdirTemp("", "bouncer")
-	if err != nil {
-		return nil, err
-	}
-	b := &bouncer{dir: dir, addr: addr.String()}
-	config := fmt.Sprintf(`[databases]
-%s = host=127.0.0.1 port=%d user=postgres
-[pgbouncer]
-listen_addr = 127.0.0.1
-listen_port = %d
-unix_socket_dir =
-auth_type = any
-pool_mode = session
-max_client_conn = 200
-default_pool_size = 100
-ignore_startup_parameters = extra_float_digits, options
-`, database, c.Port(), addr.Port)
-	path := filepath.Join(dir, "pgbouncer.ini")
-	if err := os.WriteFile(path, []byte(config), 0o644); err != nil {
-		return b, err
-	}
-	if err := os.Chmod(dir, 0o755); err != nil {
-		return b, err
-	}
-	cmd := exec.Command(program, "-q", path)
-	if os.Geteuid() == 0 { // it refuses to be root
-		cmd = exec.Command(program, "-q", "-u", "postgres", path)
-	}
-	var log bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &log, &log
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
-	if err := pgtest.StartWithParent(cmd); err != nil {
-		return b, fmt.Errorf("pgbouncer: %w; run: apt-get install -y pgbouncer", err)
-	}
-	b.cmd = cmd
-	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(10 * time.Millisecond) {
-		conn, err := net.Dial("tcp", b.addr)
-		if err == nil {
-			return b, conn.Close()
-		}
-		if time.Now().After(deadline) {
-			return b, fmt.Errorf("pgbouncer does not answer: %w\n%s", err, log.String())
-		}
-	}
-}
-
-func (b *bouncer) close() {
-	if b.cmd != nil {
-		b.cmd.Process.Kill()
-		b.cmd.Wait()
-	}
-	os.RemoveAll(b.dir)
 }
