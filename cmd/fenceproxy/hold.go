@@ -55,10 +55,11 @@ func evictWith(url string, grace time.Duration) string {
 
 // pages are those of the admin listener that depend on the configuration.
 func (p *proxy) pages() []admin.Page {
+	pages := []admin.Page{admin.ReloadPage(p.reloadByAdmin)}
 	if p.holder == nil {
-		return nil
+		return pages
 	}
-	return []admin.Page{{Pattern: "GET /holder", Handler: func(w http.ResponseWriter, _ *http.Request) {
+	return append(pages, admin.Page{Pattern: "GET /holder", Handler: func(w http.ResponseWriter, _ *http.Request) {
 		s := p.holder.State()
 		b, err := json.Marshal(s)
 		if err != nil {
@@ -71,5 +72,5 @@ func (p *proxy) pages() []admin.Page {
 			w.WriteHeader(http.StatusServiceUnavailable)
 		}
 		fmt.Fprintf(w, "%s\n", b)
-	}}}
+	}})
 }

@@ -33,6 +33,11 @@ func (p *proxy) lookAround(ctx context.Context) {
 	if p.config.AllowRoleToken {
 		p.log.Warn("allow_role_token: a token from ALTER ROLE or ALTER DATABASE reaches every session of the role, also a former holder's")
 	}
+	p.lookAtDatabase(ctx)
+}
+
+// lookAtDatabase compares the configuration in force with the database, as soon as it can be asked.
+func (p *proxy) lookAtDatabase(ctx context.Context) {
 	for first := true; ctx.Err() == nil; first = false {
 		findings, err := p.look(ctx)
 		if err == nil {
@@ -69,7 +74,7 @@ func (p *proxy) look(ctx context.Context) ([]dbcheck.Finding, error) {
 		return nil, err
 	}
 	defer conn.Close(context.WithoutCancel(ctx))
-	return dbcheck.Run(ctx, conn, p.config.Fences, conn.Config().User)
+	return dbcheck.Run(ctx, conn, p.current.Load().config.Fences, conn.Config().User)
 }
 
 func (p *proxy) report(findings []dbcheck.Finding) {

@@ -3,9 +3,10 @@ package main
 import (
 	"context"
 	"fmt"
-	"os"
 	"runtime"
 	"strconv"
+	"sync"
+	"sync/atomic"
 
 	"go.uber.org/zap"
 
@@ -21,25 +22,31 @@ import (
 
 // proxy is all that serve runs.
 type proxy struct {
-	config  *config.Config
-	log     *zap.Logger
-	metrics *metrics.Metrics
-	holder  *holding.Holder // nil unless it holds a lock for its clients
-	control *tokens.Control // nil unless the mode is enforce
-	server  *relay.Server
-	ready   *admin.Readiness
-	admin   *admin.Server // nil without an address
+	config   *config.Config // at the start; what can change is in current
+	current  atomic.Pointer[snapshot]
+	load     loader
+	log      *zap.Logger
+	setLevel func(string) error
+	metrics  *metrics.Metrics
+	holder   *holding.Holder // nil unless it holds a lock for its clients
+	control  *tokens.Control // nil unless the mode is enforce
+	known    tokens.Known
+	server   *relay.Server
+	ready    *admin.Readiness
+	admin    *admin.Server // nil without an address
 
 	clientTLS   *relay.ClientTLS // nil without TLS, both
 	upstreamTLS *relay.UpstreamTLS
+
+	running     context.Context // until the proxy is closed
+	stop        context.CancelFunc
+	reloading   sync.Mutex
+	retirements sync.WaitGroup
+	draining    atomic.Bool
 }
 
 // assemble makes the parts from the configuration; nothing listens or connects yet. loops: event loops for sessions.
-func assemble(c *config.Config, log *zap.Logger, loops int) (*proxy, error) {
-	analyzer, err := rewrite.New(c.Rewrite())
-	if err != nil {
-		return nil, err
-	}
+func assemble(c *config.Config, load loader, log *logging.Logger, loops int) (*proxy, error) {
 	server, err := upstream(c)
 	if err != nil {
 		return nil, err
@@ -50,44 +57,44 @@ func assemble(c *config.Config, log *zap.Logger, loops int) (*proxy, error) {
 	}
 	b := thisBuild()
 	m := metrics.New(metrics.Build{Version: b.Version, Commit: b.Commit, GoVersion: b.Go, Schema: strconv.Itoa(b.Schema), Mode: string(c.Mode)}, c.FenceNames())
-	m.RegisterPlans(func() metrics.Plans { return plans(analyzer.Stats()) })
-	p := &proxy{config: c, log: log, metrics: m, clientTLS: clients, upstreamTLS: server.TLS}
-
-	known := new(tokens.Known)
+	p := &proxy{config: c, load: load, log: log.Logger, setLevel: log.SetLevel, metrics: m, clientTLS: clients, upstreamTLS: server.TLS}
+	p.running, p.stop = context.WithCancel(context.Background())
 	flood := logging.NewFlood()
-	current := sessionConfig(c, analyzer, known)
-	sc := relay.ServerConfig{
-		Current:          func() *relay.Config { return current },
-		Upstream:         server,
-		ClientTLS:        clients,
-		Recorder:         &recorder{Recorder: m.Recorder, metrics: m, log: log, flood: flood},
-		Events:           m,
-		Log:              log,
-		MaxConnections:   c.Limits.MaxConnections,
-		LoginTimeout:     c.Limits.LoginTimeout,
-		Loops:            loops,
-		AllowReplication: c.Replication == config.ReplicationAllow,
-	}
 	var ping func(context.Context) error
 	if c.Mode == config.ModeEnforce {
 		p.control, err = tokens.NewControl(tokens.ControlConfig{
-			DSN:     c.ControlDSN(),
-			Fences:  c.FenceNames(),
-			Bare:    c.BareFence(),
-			Grace:   max(c.TakeoverGrace, 1), // 0 would mean the default there
-			MaxJump: c.AnnounceMaxJump,
-			Roles:   c.AnnounceRoles,
-			Known:   known,
-			Events:  &takeovers{Metrics: m, log: log, flood: flood},
-			Log:     logging.Bounded(log, func() { m.Suppressed(1) }),
+			DSN:    c.ControlDSN(),
+			Known:  &p.known,
+			Events: &takeovers{Metrics: m, log: p.log, flood: flood},
+			Log:    logging.Bounded(p.log, func() { m.Suppressed(1) }),
 		})
 		if err != nil {
 			return nil, err
 		}
-		sc.Announcer = p.control
 		ping = p.control.Ping
 	}
+	first, err := p.first(c)
+	if err != nil {
+		p.close()
+		return nil, err
+	}
+	p.current.Store(first)
+	m.RegisterPlans(func() metrics.Plans {
+		s := p.current.Load()
+		return plans(s.analyzer.Stats()).Plus(s.retired)
+	})
 	p.ready = admin.NewReadiness(ping, p.controlChanged)
+	sc := relay.ServerConfig{
+		Current:   func() *relay.Config { return p.current.Load().session },
+		Upstream:  server,
+		ClientTLS: clients,
+		Recorder:  &recorder{Recorder: m.Recorder, metrics: m, log: p.log, flood: flood},
+		Events:    m,
+		Log:       p.log,
+		Limits:    relayLimits(c),
+		ReusePort: c.ListenReuseport,
+		Loops:     loops,
+	}
 	if c.Hold.Lock != "" {
 		p.standFor(c)
 		sc.Holder = p.holder
@@ -96,6 +103,7 @@ func assemble(c *config.Config, log *zap.Logger, loops int) (*proxy, error) {
 		p.close()
 		return nil, err
 	}
+	m.RegisterOldSessions(p.server.Old)
 	return p, nil
 }
 
@@ -108,39 +116,6 @@ func (p *proxy) controlChanged(err error) {
 	p.log.Warn("not ready: the control connection fails", zap.Error(err))
 }
 
-// sessionConfig is what sessions run under.
-func sessionConfig(c *config.Config, analyzer *rewrite.Analyzer, known *tokens.Known) *relay.Config {
-	r := &relay.Config{
-		Mode:              relay.ModeEnforce,
-		Analyzer:          analyzer,
-		Fences:            c.FenceNames(),
-		Bare:              c.BareFence(),
-		Opaque:            relay.OpaqueAllow,
-		Call:              relay.CallGuard,
-		FunctionCalls:     functionCalls(c.FunctionCalls),
-		AllowRoleToken:    c.AllowRoleToken,
-		MaxStatementBytes: int(c.Limits.MaxStatementBytes),
-		Known:             known,
-		Shadow:            &relay.ShadowMarks{},
-	}
-	switch c.Mode {
-	case config.ModeObserve:
-		r.Mode = relay.ModeObserve
-	case config.ModeOff:
-		r.Mode = relay.ModeOff
-	}
-	if c.Opaque == config.OpaqueReject {
-		r.Opaque = relay.OpaqueReject
-	}
-	switch c.OpaqueCall {
-	case config.OpaqueCallAllow:
-		r.Call = relay.CallAllow
-	case config.OpaqueCallReject:
-		r.Call = relay.CallReject
-	}
-	return r
-}
-
 // listen opens all addresses, the admin page first: it can say that the rest is not open yet.
 func (p *proxy) listen() error {
 	b := thisBuild()
@@ -149,7 +124,7 @@ func (p *proxy) listen() error {
 		zap.String("upstream", config.RedactDSN(p.config.Upstream)), zap.String("control", config.RedactDSN(p.config.ControlDSN())),
 		zap.Int("cpus", runtime.GOMAXPROCS(0)))
 	if p.config.Admin != "" {
-		a, err := admin.Listen(p.config.Admin, p.metrics.Registry, p.ready, p.log, p.pages()...)
+		a, err := admin.Listen(p.config.Admin, p.config.ListenReuseport, p.metrics.Registry, p.ready, p.log, p.pages()...)
 		if err != nil {
 			return fmt.Errorf("admin listener: %w", err)
 		}
@@ -168,7 +143,7 @@ func (p *proxy) listen() error {
 }
 
 // run starts everything; the channel tells of a part that failed.
-func (p *proxy) run(ctx context.Context) <-chan error {
+func (p *proxy) run() <-chan error {
 	failed := make(chan error, 2)
 	go func() {
 		if err := p.server.Serve(); err != nil {
@@ -182,46 +157,23 @@ func (p *proxy) run(ctx context.Context) <-chan error {
 			}
 		}()
 	}
-	go p.lookAround(ctx)
+	go p.lookAround(p.running)
 	if p.holder != nil {
 		p.holder.Start()
 	}
 	return failed
 }
 
-// drain ends the sessions; a signal meanwhile ends them at once.
-func (p *proxy) drain(signals <-chan os.Signal) error {
-	p.ready.Drain()
-	ctx, cancel := context.WithTimeout(context.Background(), p.config.DrainTimeout)
-	defer cancel()
-	done := make(chan error, 1)
-	go func() { done <- p.server.Shutdown(ctx) }()
-	if p.holder != nil {
-		go p.giveUp(ctx)
-	}
-	select {
-	case err := <-done:
-		if err != nil {
-			p.log.Warn("drain timeout is over: sessions were cut off")
-		}
-		p.log.Info("ended")
-		return nil
-	case s := <-signals:
-		p.log.Warn("ending at once", zap.Stringer("signal", s), zap.Int("sessions", p.server.Sessions()))
-		cancel()
-		p.server.Close()
-		return errForced
-	}
-}
-
 // close frees what is left. The admin page is last, so that a drain can be watched to its end.
 func (p *proxy) close() {
+	p.stop()
 	if p.server != nil {
 		p.server.Close()
 	}
 	if p.holder != nil {
 		p.holder.Close() // after the sessions: nobody else may begin before they have ended
 	}
+	p.retirements.Wait()
 	if p.control != nil {
 		p.control.Close()
 	}

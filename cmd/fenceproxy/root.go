@@ -54,7 +54,7 @@ is no (a stale token, a check that found something). Commands that hold a lock h
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usageError(cmd, err)
 	})
-	root.AddCommand(newServe(), newInit(), newFence(), newCheck(), newExplain(), newRun(), newRunGuardian(), newLock(), newElect(), newWatch(), newVersion())
+	root.AddCommand(newServe(), newReload(), newInit(), newFence(), newCheck(), newExplain(), newRun(), newRunGuardian(), newLock(), newElect(), newWatch(), newVersion())
 	return root
 }
 

@@ -28,9 +28,11 @@ every write to a fenced table.
 Settings come from flags, which win over FENCEPROXY_* environment variables, which win over
 the file. docs/configuration.md describes them all.
 
-The first SIGTERM or SIGINT drains: /readyz says no, listeners close, sessions outside a
-transaction end, the others may finish theirs until the drain timeout. A second signal ends
-everything at once. The log goes to standard error.
+SIGHUP reads the configuration again, as fenceproxy reload does; docs/operations.md says which
+settings change in a running process. The first SIGTERM or SIGINT drains: /readyz says no,
+after the drain delay listeners close, sessions outside a transaction end, the others may
+finish theirs until the drain timeout. A second signal ends everything at once. The log goes
+to standard error.
 
 Exit codes: 0 ended by a signal, 1 failed or ended by a second signal, 2 wrong flags or
 configuration.`,
@@ -45,7 +47,10 @@ configuration.`,
 	cmd.Flags().StringVar(&file, "config", os.Getenv("FENCEPROXY_CONFIG"), "configuration `FILE` (FENCEPROXY_CONFIG)")
 	cmd.Flags().BoolVar(&printConfig, "print-config", false, "print the resulting configuration without passwords, and exit")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		c, warnings, err := config.Load(config.Source{File: file, Environment: os.Environ(), Flags: flags, Partial: printConfig})
+		load := func() (*config.Config, []string, error) {
+			return config.Load(config.Source{File: file, Environment: os.Environ(), Flags: flags, Partial: printConfig})
+		}
+		c, warnings, err := load()
 		if err != nil {
 			return wrongConfig(err)
 		}
@@ -59,19 +64,19 @@ configuration.`,
 		for _, w := range warnings {
 			log.Warn(w)
 		}
-		signals := make(chan os.Signal, 2)
-		signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
+		signals := make(chan os.Signal, 4)
+		signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
 		defer signal.Stop(signals)
-		return serve(cmd.Context(), c, log, signals)
+		return serve(cmd.Context(), c, load, log, signals)
 	}
 	return cmd
 }
 
 var errForced = errors.New("ended by a second signal")
 
-// serve runs the proxy until a signal or the end of ctx has drained it.
-func serve(ctx context.Context, c *config.Config, log *zap.Logger, signals <-chan os.Signal) error {
-	p, err := assemble(c, log, useProcessors(c.Limits.Processors))
+// serve runs the proxy until a signal or the end of ctx has drained it. SIGHUP reloads.
+func serve(ctx context.Context, c *config.Config, load loader, log *logging.Logger, signals <-chan os.Signal) error {
+	p, err := assemble(c, load, log, useProcessors(c.Limits.Processors))
 	if err != nil {
 		return wrongConfig(err)
 	}
@@ -79,18 +84,24 @@ func serve(ctx context.Context, c *config.Config, log *zap.Logger, signals <-cha
 	if err := p.listen(); err != nil {
 		return err
 	}
-	looking, stop := context.WithCancel(ctx)
-	defer stop()
-	failed := p.run(looking)
-	select {
-	case err := <-failed:
-		return err
-	case s := <-signals:
-		log.Info("draining", zap.Stringer("signal", s), zap.Int("sessions", p.server.Sessions()), zap.Duration("timeout", c.DrainTimeout))
-	case <-ctx.Done():
-		log.Info("draining", zap.Int("sessions", p.server.Sessions()), zap.Duration("timeout", c.DrainTimeout))
+	failed := p.run()
+	why := zap.Skip()
+	for {
+		select {
+		case err := <-failed:
+			return err
+		case s := <-signals:
+			if s == syscall.SIGHUP {
+				p.reload("SIGHUP") // says itself what became of it
+				continue
+			}
+			why = zap.Stringer("signal", s)
+		case <-ctx.Done():
+		}
+		c := p.current.Load().config
+		log.Info("draining", why, zap.Int("sessions", p.server.Sessions()), zap.Duration("delay", c.DrainDelay), zap.Duration("timeout", c.DrainTimeout))
+		return p.drain(signals)
 	}
-	return p.drain(signals)
 }
 
 // useProcessors bounds the threads that run sessions, and returns the number of event loops: one for each processor that

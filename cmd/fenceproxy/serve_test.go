@@ -13,6 +13,7 @@ import (
 	"regexp"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -35,6 +36,8 @@ type served struct {
 	ended   chan error
 	cluster *pgtest.Cluster
 	db      string
+	config  atomic.Pointer[config.Config] // what a reload reads
+	wrong   atomic.Pointer[error]         // what is wrong with it
 }
 
 type buffer struct {
@@ -80,8 +83,15 @@ func launchServe(t *testing.T, change func(*config.Config)) *served {
 	if err != nil {
 		t.Fatal(err)
 	}
+	s.config.Store(c)
+	load := func() (*config.Config, []string, error) {
+		if err := s.wrong.Load(); err != nil {
+			return nil, nil, *err
+		}
+		return s.config.Load(), nil, nil
+	}
 	ctx, cancel := context.WithCancel(context.Background())
-	go func() { s.ended <- serve(ctx, c, log, s.signals); close(s.ended) }()
+	go func() { s.ended <- serve(ctx, c, load, log, s.signals); close(s.ended) }()
 	t.Cleanup(func() {
 		cancel()
 		for range s.ended {

@@ -1,6 +1,8 @@
 package relay
 
 import (
+	"time"
+
 	"github.com/fenceproxy/fenceproxy/rewrite"
 	"github.com/fenceproxy/fenceproxy/tokens"
 )
@@ -33,6 +35,13 @@ const (
 
 // Config is the snapshot of the configuration that a session runs under, from its accept to its end. Immutable.
 type Config struct {
+	// Generation orders the snapshots of a process: see Server.Retire.
+	Generation uint64
+	// Announcer raises tokens as this snapshot wants it; nil: that of the ServerConfig does.
+	Announcer Announcer
+	// Idle bounds how long the client may say nothing.
+	Idle IdleLimits
+
 	Mode     Mode
 	Analyzer *rewrite.Analyzer
 	Fences   []string // names, in the order of the analyzer's Config.Fences
@@ -55,6 +64,12 @@ type Config struct {
 	Known *tokens.Known
 	// Shadow keeps the marks of ModeObserve, shared by all sessions; needed in that mode only.
 	Shadow *ShadowMarks
+}
+
+// IdleLimits are how long a session may wait for its client; 0 is for ever. A session is ended up to a second later.
+type IdleLimits struct {
+	Outside time.Duration // of a transaction: 57P05
+	Inside  time.Duration // a transaction: 25P03
 }
 
 const defaultMaxStatement = 64 << 20

@@ -14,6 +14,7 @@ var tooLate = &stop{reason: EndDrainDeadline, words: shuttingDown, urgent: true}
 // Shutdown stops to accept and ends the sessions: those outside a transaction at once, the others when their transaction
 // ends, and when ctx ends those that are left. It returns when none is left, with ctx's error if it had to cut some off.
 func (s *Server) Shutdown(ctx context.Context) error {
+	s.lastCall()
 	s.mu.Lock()
 	s.draining = true
 	s.refuseNew()

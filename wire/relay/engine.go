@@ -97,6 +97,7 @@ type Engine struct {
 	refused       *tokens.Error
 	asked         bool // the held message's question was answered
 	probe         probe
+	passed        bool // in mode off: something was sent since the last ReadyForQuery
 	question      questionAnswer
 	shadow        shadow
 }

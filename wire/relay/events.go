@@ -22,12 +22,13 @@ const (
 	EndDrained                 // shutdown, outside a transaction
 	EndDrainDeadline           // shutdown, the deadline passed
 	EndTenure                  // the proxy has lost the lock that it held for the session
+	EndIdle                    // the client said nothing for longer than it may
 	EndPanic                   // a bug in the proxy; only this session is closed
 	endReasons
 )
 
 var endNames = [endReasons]string{"none", "client_closed", "client_error", "server_closed", "server_error", "login_failed",
-	"login_timeout", "rejected", "protocol_violation", "drained", "drain_deadline", "tenure_over", "panic"}
+	"login_timeout", "rejected", "protocol_violation", "drained", "drain_deadline", "tenure_over", "idle_timeout", "panic"}
 
 func (r EndReason) String() string { return endNames[r] }
 

@@ -4,12 +4,12 @@ import "sync/atomic"
 
 // limit counts what is open and refuses more than max at a time.
 type limit struct {
-	max  int64
+	max  atomic.Int64
 	open atomic.Int64
 }
 
 func (l *limit) enter() bool {
-	if l.open.Add(1) > l.max {
+	if l.open.Add(1) > l.max.Load() {
 		l.open.Add(-1)
 		return false
 	}

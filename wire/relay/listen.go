@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -22,25 +23,17 @@ type listener struct {
 // as to PostgreSQL's own. A socket file that nobody listens on any more is replaced. pooled marks a listener behind a
 // transaction pooler. The address is that which was bound.
 func (s *Server) Listen(address string, pooled bool) (net.Addr, error) {
-	network := "tcp"
-	if strings.HasPrefix(address, "/") {
-		network = "unix"
-		if err := removeStale(address); err != nil {
-			return nil, err
-		}
-	}
-	lc := net.ListenConfig{KeepAliveConfig: keepAlive}
-	l, err := lc.Listen(s.ctx, network, address)
+	l, err := Open(s.ctx, address, s.cfg.ReusePort, 0o777)
 	if err != nil {
 		return nil, err
 	}
-	if network == "unix" {
-		if err := os.Chmod(address, 0o777); err != nil {
-			l.Close()
-			return nil, err
-		}
-	}
 	s.listeners = append(s.listeners, listener{l, pooled})
+	if s.cfg.ReusePort {
+		if strings.HasSuffix(address, ":0") {
+			address = l.Addr().String()
+		}
+		context.AfterFunc(s.accepting, Offer(address, l))
+	}
 	return l.Addr(), nil
 }
 
@@ -68,6 +61,7 @@ func removeStale(path string) error {
 // Serve accepts clients on all listeners until Shutdown or Close. It returns nil then.
 func (s *Server) Serve() error {
 	var accepting sync.WaitGroup
+	go s.sweeps()
 	for _, l := range s.listeners {
 		accepting.Go(func() { s.accept(l) })
 	}
@@ -80,6 +74,8 @@ const maxAcceptPause = time.Second
 // accept ends when the listener is closed. Other errors (out of descriptors, a client that was gone before its turn) pass.
 func (s *Server) accept(l listener) {
 	pause := time.Duration(0)
+	s.accepts.Add(1)
+	defer s.accepts.Add(-1)
 	for {
 		c, err := l.Accept()
 		if errors.Is(err, net.ErrClosed) {
@@ -95,6 +91,9 @@ func (s *Server) accept(l listener) {
 			continue
 		}
 		pause = 0
+		if t, ok := c.(*net.TCPConn); ok && s.cfg.ReusePort { // a socket that was handed over has forgotten it
+			t.SetKeepAliveConfig(keepAlive)
+		}
 		if !s.greet(c) {
 			c.Close()
 			continue
@@ -127,20 +126,20 @@ func (s *Server) forget(c net.Conn) {
 }
 
 // adopt moves a connection from those without a session to those with one.
-func (s *Server) adopt(c net.Conn, ses runner) {
+func (s *Server) adopt(c net.Conn, ses *tenant) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.conns, c)
 	s.running[ses] = struct{}{}
-	if s.draining {
+	if s.draining || ses.generation < s.oldest {
 		ses.drain()
 	}
-	if s.closed {
+	if s.closed || ses.generation < s.cutoff {
 		ses.kill(tooLate)
 	}
 }
 
-func (s *Server) disown(ses runner) {
+func (s *Server) disown(ses *tenant) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.running, ses)

@@ -50,16 +50,16 @@ func newLooped(s *session, l *eventLoop, client, server net.Conn) runner {
 	r := &looped{session: s, loop: l, done: make(chan ending, 1)}
 	r.client = leg{loop: l, of: r, fd: c}
 	r.server = leg{loop: l, of: r, fd: d}
+	r.post(func() { // ahead of a drain or a kill, which come as soon as the server knows of the session
+		l.number(&r.client)
+		l.number(&r.server)
+		r.settle()
+	})
 	return r
 }
 
 // run is called in a goroutine of its own.
 func (s *looped) run() EndReason {
-	s.post(func() {
-		s.loop.number(&s.client)
-		s.loop.number(&s.server)
-		s.settle()
-	})
 	e := <-s.done
 	s.farewell(&e)
 	s.cancel()

@@ -39,6 +39,7 @@ func (e *Engine) passType(typ byte) {
 	if e.phase != phaseReady {
 		return
 	}
+	e.passed = true
 	switch typ {
 	case wire.FrontendQuery, wire.FrontendSync, wire.FrontendFunctionCall:
 		if !(e.copyIn && typ == wire.FrontendSync) {

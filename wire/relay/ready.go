@@ -19,6 +19,7 @@ func (e *Engine) readyForQuery(body []byte, out *Output) reply {
 	}
 	if e.cfg.Mode == ModeOff {
 		e.syncs = max(0, e.syncs-1)
+		e.passed = e.syncs > 0
 		return reply{}
 	}
 	var drop bool

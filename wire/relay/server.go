@@ -16,7 +16,8 @@ import (
 
 // ServerConfig is what a Server is made of. Current and Upstream are required.
 type ServerConfig struct {
-	// Current gives the configuration that a session accepted now runs under to its end. Pooled is set by the listener.
+	// Current gives the configuration that a session accepted now runs under to its end. Pooled is set by the listener. It
+	// must not block, and its Generation must not fall.
 	Current  func() *Config
 	Upstream Upstream
 	// ClientTLS is TLS with clients; nil offers none.
@@ -28,13 +29,9 @@ type ServerConfig struct {
 	Recorder  Recorder     // nil counts nothing; a SessionRecorder is asked for one per session
 	Events    ServerEvents // nil counts nothing
 	Log       *zap.Logger  // nil logs nothing
-	// MaxConnections bounds the sessions at a time; 0 means 1000. One more is told 53300.
-	MaxConnections int
-	// LoginTimeout is from accept until the session is ready; 0 means 60 s, as PostgreSQL's authentication_timeout.
-	LoginTimeout time.Duration
-	// AllowReplication lets connections pass that ask for replication: physical ones untouched, logical ones through
-	// the engine. Otherwise they are refused.
-	AllowReplication bool
+	Limits                 // at the start
+	// ReusePort lets several processes of one user listen on the same addresses, so that a new one can take over.
+	ReusePort bool
 	// Loops is the number of event loops, which run the sessions without TLS where the platform has them; 0 means 1, a
 	// negative number none. Each loop runs on one processor; one alone is cheapest as long as it is not busy all the time.
 	Loops int
@@ -62,11 +59,17 @@ type Server struct {
 	draining bool
 	closed   bool
 	conns    map[net.Conn]struct{} // clients that have no session (yet)
-	running  map[runner]struct{}
-	work     sync.WaitGroup // everything that was accepted
-}
+	running  map[*tenant]struct{}
 
-const defaultLoginTimeout = 60 * time.Second
+	accepts    atomic.Int64 // listeners that accept
+	limits     atomic.Pointer[Limits]
+	enrolled   map[uint64]int // sessions by generation, those that log in included; under mu, as the rest
+	discharged sync.Cond      // one of them has ended
+	oldest     uint64         // sessions of lower generations end at the end of their transaction
+	cutoff     uint64         // and those at once
+
+	work sync.WaitGroup // everything that was accepted
+}
 
 // NewServer makes a server that does not listen yet.
 func NewServer(cfg ServerConfig) (*Server, error) {
@@ -82,14 +85,8 @@ func NewServer(cfg ServerConfig) (*Server, error) {
 	if cfg.Log == nil {
 		cfg.Log = zap.NewNop()
 	}
-	if cfg.MaxConnections <= 0 {
-		cfg.MaxConnections = defaultMaxConnections
-	}
-	if cfg.LoginTimeout <= 0 {
-		cfg.LoginTimeout = defaultLoginTimeout
-	}
 	s := &Server{cfg: cfg, log: cfg.Log, events: cfg.Events,
-		conns: make(map[net.Conn]struct{}), running: make(map[runner]struct{}),
+		conns: make(map[net.Conn]struct{}), running: make(map[*tenant]struct{}), enrolled: make(map[uint64]int),
 		newEngine: func(c *Config, r Recorder, start Startup) machine { return NewEngine(c, r, start) }}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.accepting, s.refuseNew = context.WithCancel(s.ctx)
@@ -97,9 +94,9 @@ func NewServer(cfg ServerConfig) (*Server, error) {
 	if cfg.Loops == 0 {
 		s.loops.want = 1
 	}
-	s.sessions.max = int64(cfg.MaxConnections)
-	s.strangers.max = maxStrangers(cfg.MaxConnections)
-	s.cancels.max = maxCancels
+	s.discharged.L = &s.mu
+	s.SetLimits(cfg.Limits)
+	s.cancels.max.Store(maxCancels)
 	return s, nil
 }
 
@@ -127,7 +124,7 @@ func (s *Server) serve(client net.Conn, pooled bool) {
 			s.forget(client)
 		}
 	}()
-	deadline := time.Now().Add(s.cfg.LoginTimeout)
+	deadline := time.Now().Add(s.limits.Load().LoginTimeout)
 	client.SetDeadline(deadline)
 
 	l := &clientLeg{Conn: client, raw: client}
@@ -141,7 +138,7 @@ func (s *Server) serve(client net.Conn, pooled bool) {
 		s.relayCancel(l, start)
 		return
 	}
-	cfg, refusal := s.admit(l, &start, pooled)
+	refusal := s.admit(l, &start)
 	if refusal == nil && !s.sessions.enter() {
 		refusal = &refused{RefuseLimit, fatalError("53300", "sorry, too many clients already", "")}
 	}
@@ -157,12 +154,11 @@ func (s *Server) serve(client net.Conn, pooled bool) {
 			s.refuse(l, refusal)
 			return
 		}
-		c := *cfg
-		c.TokenIsOurs = true
-		cfg = &c
-		deadline = time.Now().Add(s.cfg.LoginTimeout) // it may have waited
+		deadline = time.Now().Add(s.limits.Load().LoginTimeout) // it may have waited
 		client.SetDeadline(deadline)
 	}
+	cfg := s.enroll(&start, pooled)
+	defer s.discharge(cfg)
 	ctx, done := context.WithDeadline(s.ctx, deadline)
 	server, err := s.open(ctx, l, &start)
 	done()
@@ -191,33 +187,23 @@ type refused struct {
 	words  *wire.Error
 }
 
-// admit decides whether the packet may begin a session, and under which configuration.
-func (s *Server) admit(l *clientLeg, start *wire.Startup, pooled bool) (*Config, *refused) {
+// admit decides whether the packet may begin a session.
+func (s *Server) admit(l *clientLeg, start *wire.Startup) *refused {
 	s.mu.Lock()
 	draining := s.draining
 	s.mu.Unlock()
 	if draining {
-		return nil, &refused{RefuseDraining, fatalError("57P03", "the database system is shutting down", "")}
+		return &refused{RefuseDraining, fatalError("57P03", "the database system is shutting down", "")}
 	}
 	if refusal := s.admitLeg(l, start); refusal != nil {
-		return nil, refusal
+		return refusal
 	}
-	cfg := s.cfg.Current()
 	replication := start.Replication()
-	if (replication == wire.ReplicationPhysical || replication == wire.ReplicationDatabase) && !s.cfg.AllowReplication {
-		return nil, &refused{RefuseReplication, fatalError("0A000", "replication connections are not allowed through fenceproxy",
+	if (replication == wire.ReplicationPhysical || replication == wire.ReplicationDatabase) && !s.limits.Load().AllowReplication {
+		return &refused{RefuseReplication, fatalError("0A000", "replication connections are not allowed through fenceproxy",
 			"Connect to the server directly, or allow them in the configuration of fenceproxy.")}
 	}
-	mode := cfg.Mode
-	if replication == wire.ReplicationPhysical {
-		mode = ModeOff // it carries no SQL that could write
-	}
-	if cfg.Pooled != pooled || cfg.Mode != mode {
-		c := *cfg
-		c.Pooled, c.Mode = pooled, mode
-		cfg = &c
-	}
-	return cfg, nil
+	return nil
 }
 
 // refuse tells a client why it gets no session.
@@ -265,7 +251,10 @@ func (s *Server) session(client *clientLeg, server serverLeg, cfg *Config, start
 	if tenure != nil && tenure.Token != "" {
 		rec = tenureRecorder{rec, s.cfg.Holder, tenure}
 	}
-	ses := &session{engine: s.newEngine(cfg, rec, about), log: log, rec: rec, events: s.events, announcer: s.cfg.Announcer}
+	ses := &session{engine: s.newEngine(cfg, rec, about), log: log, rec: rec, events: s.events, announcer: cfg.Announcer, idle: cfg.Idle}
+	if ses.announcer == nil {
+		ses.announcer = s.cfg.Announcer
+	}
 	ses.parted = sync.OnceFunc(func() { s.relaying.Add(-1) })
 	s.relaying.Add(1)
 	defer ses.parted()
@@ -273,7 +262,7 @@ func (s *Server) session(client *clientLeg, server serverLeg, cfg *Config, start
 	begin := time.Now()
 	s.events.SessionOpened()
 	log.Info("session started", zap.String("tls", client.encryption()), zap.String("upstream_tls", server.encryption()))
-	r := s.drive(ses, client.Conn, server.Conn)
+	r := &tenant{runner: s.drive(ses, client.Conn, server.Conn), session: ses, generation: cfg.Generation}
 	login := time.AfterFunc(time.Until(deadline), r.loginExpired)
 	s.adopt(client.raw, r)
 

@@ -40,6 +40,7 @@ type session struct {
 	cancel    context.CancelFunc
 	work      sync.WaitGroup // goroutines of the session
 	engine    machine
+	idle      IdleLimits
 	reason    atomic.Uint32 // EndReason, the first one stays
 	parted    func()        // called once, when nothing of the session is left at the server
 	toServer  atomic.Int64  // bytes
@@ -57,6 +58,8 @@ type runner interface {
 	kill(why *stop)
 	// loginExpired ends a session that is not ready yet.
 	loginExpired()
+	// stopIf ends the session if decide, called where the engine is not at work, says why.
+	stopIf(decide func() *stop)
 }
 
 func (s *session) start(ctx context.Context) { s.ctx, s.cancel = context.WithCancel(ctx) }

@@ -65,7 +65,7 @@ func TestUnixSocket(t *testing.T) {
 	}
 	left.(*net.UnixListener).SetUnlinkOnClose(false)
 	left.Close() // as kill -9 leaves it
-	s, err := Listen(path, prometheus.NewRegistry(), NewReadiness(nil, nil), zap.NewNop())
+	s, err := Listen(path, false, prometheus.NewRegistry(), NewReadiness(nil, nil), zap.NewNop())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,5 +86,33 @@ func TestUnixSocket(t *testing.T) {
 	s.Close()
 	if err := <-served; err != nil {
 		t.Error(err)
+	}
+}
+
+func TestReload(t *testing.T) {
+	var failure error
+	h := Handler(prometheus.NewRegistry(), NewReadiness(nil, nil), ReloadPage(func() (any, error) { return map[string]int{"sessions": 3}, failure }))
+	post := func(origin string) (int, string) {
+		t.Helper()
+		r := httptest.NewRequest(http.MethodPost, "/reload", nil)
+		if origin != "" {
+			r.Header.Set("Origin", origin)
+		}
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		return w.Code, w.Body.String()
+	}
+	if code, body := post(""); code != 200 || body != "{\"sessions\":3}\n" {
+		t.Errorf("%d %q", code, body)
+	}
+	if code, _ := post("http://elsewhere.example"); code != 403 {
+		t.Errorf("a web page can reload: %d", code)
+	}
+	failure = errors.New("f.yaml:1:1: wrong")
+	if code, body := post(""); code != 422 || body != "f.yaml:1:1: wrong\n" {
+		t.Errorf("%d %q", code, body)
+	}
+	if code, _ := get(t, h, "/reload"); code != 405 {
+		t.Errorf("GET reloads: %d", code)
 	}
 }

@@ -6,33 +6,31 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"os"
 	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"go.uber.org/zap"
+
+	"github.com/fenceproxy/fenceproxy/wire/relay"
 )
 
 // Server answers on the admin address.
 type Server struct {
 	http     http.Server
 	listener net.Listener
+	withdraw func() // ends the offer to share the listener
 }
 
-// Listen opens address, host:port or the path of a Unix socket.
-func Listen(address string, registry *prometheus.Registry, ready *Readiness, log *zap.Logger, more ...Page) (*Server, error) {
-	network := "tcp"
-	if strings.HasPrefix(address, "/") {
-		network = "unix"
-		removeStaleSocket(address)
-	}
-	l, err := net.Listen(network, address)
+// Listen opens address, host:port or the path of a Unix socket, which only our own user may connect to. share: another
+// process may listen there too, see relay.Open.
+func Listen(address string, share bool, registry *prometheus.Registry, ready *Readiness, log *zap.Logger, more ...Page) (*Server, error) {
+	l, err := relay.Open(context.Background(), address, share, 0o700)
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{listener: l, http: http.Server{
+	s := &Server{listener: l, withdraw: func() {}, http: http.Server{
 		Handler:           Handler(registry, ready, more...),
 		ReadHeaderTimeout: 5 * time.Second,
 		ReadTimeout:       10 * time.Second,
@@ -41,20 +39,10 @@ func Listen(address string, registry *prometheus.Registry, ready *Readiness, log
 		MaxHeaderBytes:    16 << 10,
 		ErrorLog:          zap.NewStdLog(log.Named("admin")),
 	}}
+	if share {
+		s.withdraw = relay.Offer(address, l)
+	}
 	return s, nil
-}
-
-// removeStaleSocket removes a socket that nobody listens on any more: bind refuses a name that exists.
-func removeStaleSocket(path string) {
-	info, err := os.Stat(path)
-	if err != nil || info.Mode()&os.ModeSocket == 0 {
-		return
-	}
-	if c, err := net.DialTimeout("unix", path, time.Second); err == nil {
-		c.Close()
-		return
-	}
-	os.Remove(path)
 }
 
 // Addr is the address that was opened.
@@ -70,6 +58,7 @@ func (s *Server) Serve() error {
 
 // Close ends the listener; requests under way have a second.
 func (s *Server) Close() {
+	s.withdraw()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
 	if s.http.Shutdown(ctx) != nil {

@@ -25,7 +25,12 @@ type Config struct {
 	Replication       Replication
 	LogLevel          LogLevel
 	LogFormat         LogFormat
-	DrainTimeout      time.Duration // from the first signal until sessions that are still open are closed
+	ListenReuseport   bool          // several processes may listen on the same addresses
+	DrainDelay        time.Duration // from the first signal, while /readyz says no already, until listeners close
+	DrainTimeout      time.Duration // from then until sessions that are still open are closed; also after a reload
+	Decisions         Decisions     // which verdicts are logged one by one
+	DecisionFile      string        // "" is standard error
+	DecisionRate      int           // lines a second at most; 0: no limit
 }
 
 // Listener is one address that clients connect to: host:port, or the path of a Unix socket.
@@ -61,6 +66,8 @@ type Fence struct {
 type Limits struct {
 	MaxConnections    int           // client sessions at a time; one more is refused with 53300
 	LoginTimeout      time.Duration // from accept until the server says the session is ready
+	IdleTimeout       time.Duration // a session outside a transaction is ended after so long without a word; 0: never
+	IdleInTransaction time.Duration // the same inside a transaction
 	MaxStatementBytes int64         // a longer statement is refused
 	MaxParseBytes     int64         // a longer statement is not parsed: it counts as one that may write any fence
 	CacheBytes        int64         // bound of each of the two plan caches
@@ -115,5 +122,7 @@ func Default() *Config {
 		LogLevel:     "info",
 		LogFormat:    LogJSON,
 		DrainTimeout: 30 * time.Second,
+		Decisions:    DecisionsOff,
+		DecisionRate: 1000,
 	}
 }

@@ -73,6 +73,15 @@ const (
 	BindingDisabled        ChannelBinding = "disabled"         // no client uses it
 )
 
+// Decisions says which verdicts are logged one by one.
+type Decisions string
+
+const (
+	DecisionsOff        Decisions = "off"
+	DecisionsRejections Decisions = "rejections" // what was refused
+	DecisionsAll        Decisions = "all"        // every fenced or opaque statement
+)
+
 // LogLevel is the lowest level that is logged.
 type LogLevel string
 
@@ -93,6 +102,7 @@ var (
 	tlsModes     = []string{string(TLSDisable), string(TLSAllow), string(TLSRequire)}
 	clientCerts  = []string{string(ClientCertNone), string(ClientCertVerifyCA), string(ClientCertVerifyFull)}
 	bindings     = []string{string(BindingSameCertificate), string(BindingDisabled)}
+	decisions    = []string{string(DecisionsOff), string(DecisionsRejections), string(DecisionsAll)}
 	logLevels    = []string{"debug", "info", "warn", "error"}
 	logFormats   = []string{string(LogJSON), string(LogConsole)}
 )

@@ -86,6 +86,8 @@ func (v *flagValue) Type() string {
 		return "ADDRESS"
 	case "bare_token":
 		return "NAME"
+	case "decision_log":
+		return "VERDICTS"
 	case "opaque", "opaque_call":
 		return "POLICY"
 	}

@@ -218,6 +218,7 @@ func TestPrecedence(t *testing.T) {
 tls:
   mode: disable
   client_cert: none
+listen_reuseport: false
 upstream: host=db sslmode=disable
 mode: observe
 fences:
@@ -240,6 +241,8 @@ allow_role_token: false
 limits:
   max_connections: 1000
   login_timeout: 1m
+  idle_timeout: 0s
+  idle_in_transaction_timeout: 0s
   max_statement_bytes: 64MiB
   max_parse_bytes: 256KiB
   cache_bytes: 16MiB
@@ -248,7 +251,10 @@ replication: refuse
 log:
   level: debug
   format: json
+decision_log: "off"
+decision_log_rate: 1000
 shutdown:
+  delay: 0s
   drain_timeout: 30s
 `
 	if got.String() != want {
@@ -360,6 +366,30 @@ func TestDocumentedFile(t *testing.T) {
 		name := s.key[strings.LastIndexByte(s.key, '.')+1:]
 		if !strings.Contains(text, name+":") {
 			t.Errorf("%s is not in the complete file", s.key)
+		}
+	}
+}
+
+// A changed password is a change, though none is ever shown.
+func TestChanged(t *testing.T) {
+	read := func(text string) *Config {
+		t.Helper()
+		c, _, err := load(t, text, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	const dsn = "upstream: postgres://app:%s@db/x?sslmode=disable\nfences: [{name: a, tables: [t]}]\n"
+	first := read(strings.Replace(dsn, "%s", "one", 1))
+	for _, tc := range []struct{ text, want string }{
+		{strings.Replace(dsn, "%s", "one", 1), ""},
+		{strings.Replace(dsn, "%s", "two", 1), "upstream"},
+		{strings.Replace(dsn, "%s", "one", 1) + "log: {level: debug}\nlimits: {max_connections: 5}\n", "limits.max_connections log.level"},
+		{strings.Replace(strings.Replace(dsn, "%s", "one", 1), "[t]", "[t, u]", 1), "fences"},
+	} {
+		if got := strings.Join(Changed(first, read(tc.text)), " "); got != tc.want {
+			t.Errorf("%s: %q, want %q", tc.text, got, tc.want)
 		}
 	}
 }

@@ -45,6 +45,7 @@ func document(c *Config) []line {
 		{key: "tls.client_ca", value: c.TLS.ClientCA},
 		{key: "tls.client_cert", value: string(c.TLS.ClientCert)},
 		{key: "tls.channel_binding", value: string(c.TLS.ChannelBinding)},
+		{key: "listen_reuseport", value: strconv.FormatBool(c.ListenReuseport)},
 		{key: "upstream", value: RedactDSN(c.Upstream)},
 		{key: "control", value: RedactDSN(c.Control)},
 		{key: "admin", value: c.Admin},
@@ -65,6 +66,8 @@ func document(c *Config) []line {
 		{key: "harmless_functions", list: true, items: texts(c.HarmlessFunctions)},
 		{key: "limits.max_connections", value: strconv.Itoa(c.Limits.MaxConnections)},
 		{key: "limits.login_timeout", value: shortDuration(c.Limits.LoginTimeout)},
+		{key: "limits.idle_timeout", value: shortDuration(c.Limits.IdleTimeout)},
+		{key: "limits.idle_in_transaction_timeout", value: shortDuration(c.Limits.IdleInTransaction)},
 		{key: "limits.max_statement_bytes", value: sizeText(c.Limits.MaxStatementBytes)},
 		{key: "limits.max_parse_bytes", value: sizeText(c.Limits.MaxParseBytes)},
 		{key: "limits.cache_bytes", value: sizeText(c.Limits.CacheBytes)},
@@ -72,6 +75,10 @@ func document(c *Config) []line {
 		{key: "replication", value: string(c.Replication)},
 		{key: "log.level", value: string(c.LogLevel)},
 		{key: "log.format", value: string(c.LogFormat)},
+		{key: "decision_log", value: string(c.Decisions)},
+		{key: "decision_log_file", value: c.DecisionFile},
+		{key: "decision_log_rate", value: strconv.Itoa(c.DecisionRate)},
+		{key: "shutdown.delay", value: shortDuration(c.DrainDelay)},
 		{key: "shutdown.drain_timeout", value: shortDuration(c.DrainTimeout)},
 	}
 }

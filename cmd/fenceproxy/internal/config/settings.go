@@ -55,6 +55,8 @@ var settings = []setting{
 		set: func(c *Config, v string) error { return setWord(&c.TLS.ClientCert, "kind", clientCerts, v) }},
 	{key: "tls.channel_binding", flag: "tls-channel-binding", usage: "how logins work with TLS to clients and to PostgreSQL: same-certificate or disabled",
 		set: func(c *Config, v string) error { return setWord(&c.TLS.ChannelBinding, "way", bindings, v) }},
+	{key: "listen_reuseport", flag: "listen-reuseport", kind: kindBool, usage: "let several processes listen on the same addresses: a new one takes over without a refused connection",
+		set: func(c *Config, v string) error { return setBool(&c.ListenReuseport, v) }},
 	{key: "upstream", flag: "upstream", usage: "DSN of the PostgreSQL server that sessions are relayed to",
 		set: func(c *Config, v string) error { _, err := parseUpstream(v); c.Upstream = v; return err }},
 	{key: "control", flag: "control", usage: "DSN with the credentials that raise marks and evict (default: the upstream DSN)",
@@ -98,6 +100,10 @@ var settings = []setting{
 		set: func(c *Config, v string) error { return setInteger(&c.Limits.MaxConnections, v, 1, 1_000_000) }},
 	{key: "limits.login_timeout", flag: "login-timeout", kind: kindDuration, usage: "from accept until the session is ready",
 		set: func(c *Config, v string) error { return setDuration(&c.Limits.LoginTimeout, v, time.Second, time.Hour) }},
+	{key: "limits.idle_timeout", flag: "idle-timeout", kind: kindDuration, usage: "end a session that says nothing for so long outside a transaction; 0s is never",
+		set: func(c *Config, v string) error { return setDuration(&c.Limits.IdleTimeout, v, 0, maxIdle) }},
+	{key: "limits.idle_in_transaction_timeout", kind: kindDuration, usage: "end a session that says nothing for so long inside a transaction; 0s is never",
+		set: func(c *Config, v string) error { return setDuration(&c.Limits.IdleInTransaction, v, 0, maxIdle) }},
 	{key: "limits.max_statement_bytes", kind: kindSize, usage: "a longer statement is refused",
 		set: func(c *Config, v string) error { return setSize(&c.Limits.MaxStatementBytes, v, 1<<10, 1<<30) }},
 	{key: "limits.max_parse_bytes", kind: kindSize, usage: "a longer statement is not parsed but guarded for every fence",
@@ -112,9 +118,19 @@ var settings = []setting{
 		set: func(c *Config, v string) error { return setWord(&c.LogLevel, "level", logLevels, v) }},
 	{key: "log.format", flag: "log-format", usage: "json or console",
 		set: func(c *Config, v string) error { return setWord(&c.LogFormat, "format", logFormats, v) }},
+	{key: "decision_log", flag: "decision-log", usage: "verdicts that are logged one by one: off, rejections or all",
+		set: func(c *Config, v string) error { return setWord(&c.Decisions, "verdicts", decisions, v) }},
+	{key: "decision_log_file", usage: "file that they are appended to (default: standard error)",
+		set: func(c *Config, v string) error { return setPath(&c.DecisionFile, v) }},
+	{key: "decision_log_rate", kind: kindInteger, usage: "lines a second at most; 0 is no limit",
+		set: func(c *Config, v string) error { return setInteger(&c.DecisionRate, v, 0, 1_000_000) }},
+	{key: "shutdown.delay", flag: "drain-delay", kind: kindDuration, usage: "how long /readyz says no before listeners close, for load balancers to see it",
+		set: func(c *Config, v string) error { return setDuration(&c.DrainDelay, v, 0, time.Hour) }},
 	{key: "shutdown.drain_timeout", flag: "drain-timeout", kind: kindDuration, usage: "how long sessions may finish after the first signal",
 		set: func(c *Config, v string) error { return setDuration(&c.DrainTimeout, v, 0, 24*time.Hour) }},
 }
+
+const maxIdle = 30 * 24 * time.Hour
 
 // pooled is listen in its second form, for flags and environment, where an element cannot be a mapping.
 var pooled = setting{key: "listen_pooled", flag: "listen-pooled", kind: kindListeners,

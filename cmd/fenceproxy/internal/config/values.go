@@ -132,6 +132,14 @@ func addListener(c *Config, v string, pooled bool) error {
 	return nil
 }
 
+func setPath(to *string, v string) error {
+	if strings.ContainsRune(v, 0) || v != "" && strings.HasSuffix(v, "/") {
+		return fmt.Errorf("%s is not the path of a file", quote(v))
+	}
+	*to = v
+	return nil
+}
+
 func checkRole(v string) error {
 	if v == "" || strings.ContainsRune(v, 0) {
 		return errors.New("a role name cannot be empty")

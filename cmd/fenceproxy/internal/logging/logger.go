@@ -7,19 +7,19 @@ import (
 	"go.uber.org/zap/zapcore"
 )
 
+// Logger is a logger whose level can be changed while it is in use.
+type Logger struct {
+	*zap.Logger
+	level zap.AtomicLevel
+}
+
 // New is a logger to out. level is debug, info, warn or error; format is json or console.
-func New(out zapcore.WriteSyncer, level, format string) (*zap.Logger, error) {
-	lowest, err := zapcore.ParseLevel(level)
-	if err != nil {
+func New(out zapcore.WriteSyncer, level, format string) (*Logger, error) {
+	l := &Logger{level: zap.NewAtomicLevel()}
+	if err := l.SetLevel(level); err != nil {
 		return nil, err
 	}
-	c := zapcore.EncoderConfig{
-		TimeKey: "time", LevelKey: "level", NameKey: "logger", MessageKey: "message", StacktraceKey: "stack",
-		LineEnding:     zapcore.DefaultLineEnding,
-		EncodeTime:     zapcore.RFC3339NanoTimeEncoder,
-		EncodeLevel:    zapcore.LowercaseLevelEncoder,
-		EncodeDuration: zapcore.SecondsDurationEncoder,
-	}
+	c := encoding()
 	encoder := zapcore.NewJSONEncoder(c)
 	if format == "console" {
 		c.EncodeTime = zapcore.TimeEncoderOfLayout("15:04:05.000")
@@ -28,7 +28,27 @@ func New(out zapcore.WriteSyncer, level, format string) (*zap.Logger, error) {
 		c.ConsoleSeparator = "  "
 		encoder = zapcore.NewConsoleEncoder(c)
 	}
-	return zap.New(zapcore.NewCore(encoder, zapcore.Lock(out), lowest)), nil
+	l.Logger = zap.New(zapcore.NewCore(encoder, zapcore.Lock(out), l.level))
+	return l, nil
+}
+
+// SetLevel changes the lowest level that is logged, also of loggers made of this one.
+func (l *Logger) SetLevel(level string) error {
+	lowest, err := zapcore.ParseLevel(level)
+	if err == nil {
+		l.level.SetLevel(lowest)
+	}
+	return err
+}
+
+func encoding() zapcore.EncoderConfig {
+	return zapcore.EncoderConfig{
+		TimeKey: "time", LevelKey: "level", NameKey: "logger", MessageKey: "message", StacktraceKey: "stack",
+		LineEnding:     zapcore.DefaultLineEnding,
+		EncodeTime:     zapcore.RFC3339NanoTimeEncoder,
+		EncodeLevel:    zapcore.LowercaseLevelEncoder,
+		EncodeDuration: zapcore.SecondsDurationEncoder,
+	}
 }
 
 // Bounded is log with at most perSecond lines of the same message in a second; dropped is called for each line beyond.

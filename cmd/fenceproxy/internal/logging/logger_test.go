@@ -39,12 +39,33 @@ func TestBoundedCountsWhatItDrops(t *testing.T) {
 		t.Fatal(err)
 	}
 	dropped := 0
-	bounded := Bounded(log, func() { dropped++ })
+	bounded := Bounded(log.Logger, func() { dropped++ })
 	for range 100 {
 		bounded.Info("token refused")
 	}
 	lines := strings.Count(out.String(), "\n")
 	if lines+dropped != 100 || lines < perSecond || lines > 2*perSecond { // a second may begin in between
 		t.Errorf("%d lines, %d dropped", lines, dropped)
+	}
+}
+
+func TestLevelChangesForLoggersInUse(t *testing.T) {
+	var out bytes.Buffer
+	log, err := New(zapcore.AddSync(&out), "warn", "json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	session := log.With(zap.String("user", "app"))
+	session.Info("before")
+	if err := log.SetLevel("info"); err != nil {
+		t.Fatal(err)
+	}
+	session.Info("after")
+	if log.SetLevel("loud") == nil {
+		t.Error("an unknown level")
+	}
+	session.Info("still")
+	if got := out.String(); strings.Contains(got, "before") || !strings.Contains(got, "after") || !strings.Contains(got, "still") {
+		t.Errorf("%q", got)
 	}
 }

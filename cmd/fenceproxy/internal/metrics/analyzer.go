@@ -11,6 +11,17 @@ type Plans struct {
 	Unknown                      uint64 // texts that could not be read, hits and misses
 }
 
+// Plus adds the counters of b, an analyzer that was replaced; its caches are not memory of this process for long.
+func (a Plans) Plus(b Plans) Plans {
+	a.ExactHits += b.ExactHits
+	a.ShapeHits += b.ShapeHits
+	a.Misses += b.Misses
+	a.Parses += b.Parses
+	a.ParseSeconds += b.ParseSeconds
+	a.Unknown += b.Unknown
+	return a
+}
+
 // plans reads the analyzer's counters when Prometheus asks, so that they cost nothing in between.
 type plans struct {
 	read                      func() Plans

@@ -1,6 +1,9 @@
 package metrics
 
 import (
+	"maps"
+	"sync/atomic"
+
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 )
@@ -29,7 +32,9 @@ type Metrics struct {
 	panics         prometheus.Counter
 	suppressed     prometheus.Counter
 
-	fences       map[string]bool
+	reloads reloads
+
+	fences       atomic.Pointer[map[string]bool]
 	raises       *prometheus.CounterVec
 	raiseFailed  *prometheus.CounterVec
 	raiseWait    prometheus.Histogram
@@ -61,7 +66,7 @@ func New(b Build, fences []string) *Metrics {
 		dialErrors: counter("upstream_dial_errors_total", "Connections to the upstream that could not be opened."),
 		panics:     counter("panics_total", "Panics caught; each ended one session."),
 		suppressed: counter("log_lines_suppressed_total", "Rejections counted but not logged, to bound the log in a flood."),
-		fences:     make(map[string]bool, len(fences)),
+		reloads:    newReloads(),
 		raises:     counters("raises_total", "Marks raised by this proxy: a takeover each.", "fence"),
 		raiseFailed: counters("raise_failures_total",
 			"Raises that failed, by fence and SQLSTATE.", "fence", "code"),
@@ -71,13 +76,8 @@ func New(b Build, fences []string) *Metrics {
 			"Times that a raise was found still waiting for other backends.", "fence"),
 		evictions: counters("evictions_total", "Backends ended because they stood in the way of a raise.", "fence"),
 	}
-	for _, f := range fences {
-		m.fences[f] = true
-		// A fence's counters exist from the start: rate() of a counter that appears with its first event misses it.
-		m.raises.WithLabelValues(f)
-		m.evictions.WithLabelValues(f)
-	}
 	m.Recorder = newRecorder(m)
+	m.SetFences(fences)
 	info := prometheus.NewGauge(prometheus.GaugeOpts{Namespace: namespace, Name: "build_info",
 		Help: "Always 1; the labels say what is running.",
 		ConstLabels: prometheus.Labels{"version": b.Version, "commit": b.Commit, "goversion": b.GoVersion,
@@ -86,13 +86,30 @@ func New(b Build, fences []string) *Metrics {
 	r.MustRegister(info, m.sessions, m.sessionsTotal, m.sessionSeconds, m.ended, m.refused, m.cancels, m.dialSeconds, m.dialErrors, m.panics,
 		m.suppressed, m.raises, m.raiseFailed, m.raiseWait, m.raiseWaiting, m.evictions,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	r.MustRegister(m.reloads.collectors()...)
 	m.Recorder.register(r)
 	return m
 }
 
+// SetFences says which fences may be label values from now on. Those of before stay: their counters do.
+func (m *Metrics) SetFences(fences []string) {
+	known := make(map[string]bool, len(fences))
+	if before := m.fences.Load(); before != nil {
+		maps.Copy(known, *before)
+	}
+	for _, f := range fences {
+		known[f] = true
+		// A fence's counters exist from the start: rate() of a counter that appears with its first event misses it.
+		m.raises.WithLabelValues(f)
+		m.evictions.WithLabelValues(f)
+		m.Recorder.expect(f)
+	}
+	m.fences.Store(&known)
+}
+
 // fence bounds the label: a name that is not configured may come from a client.
 func (m *Metrics) fence(name string) string {
-	if name == none || m.fences[name] {
+	if name == none || (*m.fences.Load())[name] {
 		return name
 	}
 	return other

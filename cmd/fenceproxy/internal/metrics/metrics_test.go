@@ -19,6 +19,9 @@ func sample() *Metrics {
 	m.RegisterPlans(func() Plans {
 		return Plans{ExactHits: 3, ShapeHits: 2, Misses: 1, Bytes: 10, ParseSeconds: .5, Parses: 1}
 	})
+	m.RegisterOldSessions(func() int { return 2 })
+	m.Reloaded(ReloadApplied, time.Unix(1800000000, 0))
+	m.Reloaded(ReloadFailed, time.Unix(1900000000, 0))
 	m.SessionOpened()
 	m.SessionOpened()
 	m.SessionClosed(relay.EndClient, time.Second)
@@ -141,5 +144,21 @@ func TestDocumented(t *testing.T) {
 		if strings.HasPrefix(f.GetName(), namespace) && !strings.Contains(string(page), "`"+f.GetName()+"`") {
 			t.Errorf("%s is not in docs/metrics.md", f.GetName())
 		}
+	}
+}
+
+// After a reload the new fences are label values, and the counters of the former ones stay.
+func TestFencesChange(t *testing.T) {
+	m := sample()
+	m.SetFences([]string{"jobs"})
+	m.Recorder.Rejected(tokens.CodeStale, "jobs", relay.ByDatabase)
+	m.Recorder.Rejected(tokens.CodeStale, "billing", relay.ByDatabase)
+	for fence, want := range map[string]float64{"jobs": 1, "billing": 2, "other": 0} {
+		if got := testutil.ToFloat64(m.Recorder.rejections.WithLabelValues(tokens.CodeStale, fence, "database")); got != want {
+			t.Errorf("%s: %v, want %v", fence, got, want)
+		}
+	}
+	if testutil.ToFloat64(m.reloads.success) != 0 || testutil.ToFloat64(m.reloads.stamp) != 1800000000 {
+		t.Error("the failed reload counts as the one in force")
 	}
 }

@@ -51,12 +51,14 @@ func newRecorder(m *Metrics) *Recorder {
 	for i, name := range guardNames {
 		r.guards[i] = r.guardVec.WithLabelValues(name)
 	}
-	for f := range m.fences {
-		r.rejections.WithLabelValues(tokens.CodeStale, f, byNames[relay.ByDatabase])
-	}
 	r.toServer, r.toClient = r.bytesVec.WithLabelValues("to_server"), r.bytesVec.WithLabelValues("to_client")
 	r.verbs.Store(&map[string]*verbCounters{})
 	return r
+}
+
+// expect makes the counter that a fence is watched by.
+func (r *Recorder) expect(fence string) {
+	r.rejections.WithLabelValues(tokens.CodeStale, fence, byNames[relay.ByDatabase])
 }
 
 func (r *Recorder) register(to *prometheus.Registry) {
