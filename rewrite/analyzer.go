@@ -153,7 +153,7 @@ func (a *Analyzer) tokenize(sc *Scratch, sql []byte) string {
 			return failLong
 		}
 		sc.tokens = append(sc.tokens, t)
-		if t.kind == punct {
+		if t.kind == punct && (sc.lists.active || t.c == '(' || t.c == '[') {
 			sc.tokens = sc.lists.push(sql, sc.tokens, sc.rows.expectsRow())
 		}
 		if sc.rows.watches(t) {

@@ -17,7 +17,7 @@ type listFolder struct {
 
 const keptElements = 16
 
-// push looks at the last token, a punctuation mark. row says that an opening parenthesis is that of a row of VALUES.
+// push looks at the last token, an opening bracket or, while a list is being read, any punctuation mark. row says that an opening parenthesis is that of a row of VALUES.
 func (f *listFolder) push(sql []byte, tokens []token, row bool) []token {
 	last := len(tokens) - 1
 	t := tokens[last]

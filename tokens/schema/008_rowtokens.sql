@@ -92,12 +92,19 @@ BEGIN
     HINT = 'Acquire the lock and present its token before the transaction, for example: SET fence.token = ''jobs/42=34''.';
 END $body$;
 
--- What a spliced statement stamps rows with: the value of the session's token, ZF002 without one.
+-- What a spliced statement stamps rows with: the value of the session's token, ZF002 without one. A lone bare token is
+-- read here, for a bulk INSERT calls this once for each row.
 CREATE FUNCTION fence.row_token(pattern text, bare bool) RETURNS int8
 LANGUAGE plpgsql STABLE AS $body$
 DECLARE
-  v pg_catalog.int8 := fence.row_find(pattern, bare);
+  raw pg_catalog.text := pg_catalog.current_setting('fence.token', true);
+  v pg_catalog.int8;
 BEGIN
+  IF bare AND pg_catalog.length(raw) OPERATOR(pg_catalog.<=) 14 AND raw OPERATOR(pg_catalog.<>) ''
+    AND pg_catalog.translate(raw, '0123456789', '') OPERATOR(pg_catalog.=) '' THEN
+    RETURN raw::pg_catalog.int8;
+  END IF;
+  v := fence.row_find(pattern, bare);
   IF v IS NULL THEN
     PERFORM fence.row_missing(pattern);
   END IF;
@@ -173,11 +180,46 @@ BEGIN
   RETURN v;
 END $body$;
 
+-- The guard of a fence that is a pattern: guards every token of the session whose name matches, in the order of all guards.
+-- A token without a name is for it if bare is the pattern. named: only tokens with a name count, and a session without one
+-- passes: what is about to create rows under on_stale: rewrite. Returns the raw token text that was checked.
+CREATE FUNCTION fence.guard_pattern(pattern text, bare text, named bool) RETURNS text
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $body$
+DECLARE
+  raw text := current_setting('fence.token', true);
+  p record;
+  i int4;
+  guarded bool := false;
+BEGIN
+  IF coalesce(pattern, '') = '' THEN
+    RAISE EXCEPTION 'guard without a fence' USING ERRCODE = 'ZF005';
+  END IF;
+  p := fence.parse(raw);
+  FOR i IN SELECT n FROM generate_subscripts(p.names, 1) n ORDER BY p.names[n] COLLATE "C" LOOP
+    IF p.names[i] <> '' AND fence.row_matches(pattern, p.names[i]) THEN
+      PERFORM fence.guard_one(p.names[i], p.epochs[i], p.counters[i]);
+      guarded := true;
+    END IF;
+  END LOOP;
+  IF guarded OR named THEN
+    RETURN raw;
+  END IF;
+  IF strpos(pattern, '*') = 0 THEN
+    RETURN fence.guard(ARRAY[pattern], bare);
+  END IF;
+  IF '' = ANY (p.names) AND bare = pattern THEN
+    RAISE EXCEPTION 'the fencing token does not name its fence' USING ERRCODE = 'ZF003',
+      DETAIL = format('Fence "%s" is one for each name that matches it.', pattern),
+      HINT = 'Name the fence that the lock is for: SET fence.token = ''jobs/42=34''.';
+  END IF;
+  PERFORM fence.missing(pattern, '');
+END $body$;
+
 REVOKE ALL ON FUNCTION fence.row_text(int8), fence.row_value(int8, int8, text), fence.row_matches(text, text), fence.row_token_of(text, bool),
   fence.row_find(text, bool), fence.row_missing(text), fence.row_token(text, bool), fence.row_default(text, bool),
   fence.row_stale(int8, int8, text), fence.row_stamp(int8, int8, text), fence.row_check(int8, int8, text), fence.row_scope(text, text),
-  fence.row_scoped(text), fence.row_new(text) FROM PUBLIC;
+  fence.row_scoped(text), fence.row_new(text), fence.guard_pattern(text, text, bool) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION fence.row_text(int8), fence.row_matches(text, text), fence.row_token_of(text, bool),
   fence.row_find(text, bool), fence.row_missing(text), fence.row_token(text, bool), fence.row_default(text, bool),
   fence.row_stale(int8, int8, text), fence.row_stamp(int8, int8, text), fence.row_check(int8, int8, text), fence.row_scope(text, text),
-  fence.row_scoped(text), fence.row_new(text) TO PUBLIC;
+  fence.row_scoped(text), fence.row_new(text), fence.guard_pattern(text, text, bool) TO PUBLIC;

@@ -1,0 +1,95 @@
+package rewrite
+
+import (
+	"strings"
+	"testing"
+)
+
+func scopeConfig(s OnStale) Config {
+	return Config{Catalog: rowColumns, Fences: []Fence{{Name: "jobs/*", Tables: fencedTables, RowToken: "tok", OnStale: s, Scope: "jobs/{id}"}}}
+}
+
+// TestScopeTellsWhoseARowIs: a session with a token for jobs/1 and one for jobs/2 writes these two rows, each under its
+// own token, and no other.
+func TestScopeTellsWhoseARowIs(t *testing.T) {
+	conn, _ := rowConn(t)
+	for _, tt := range []struct{ sql, reject, rewrite, after string }{
+		{"UPDATE t SET a = 77 WHERE id = 1", "UPDATE 1", "UPDATE 1", "1:77:5 2:20:0 3:30:0"},
+		{"UPDATE t SET a = 77 WHERE id <= 2", "UPDATE 2", "UPDATE 2", "1:77:5 2:77:6 3:30:0"},
+		{"UPDATE t SET a = 77 WHERE id = 3", "ZF002", "UPDATE 0", "1:10:0 2:20:0 3:30:0"},
+		{"UPDATE t SET a = 77", "ZF002", "UPDATE 2", "1:77:5 2:77:6 3:30:0"},
+		{"UPDATE t SET a = 77 WHERE id = 999", "UPDATE 0", "UPDATE 0", "1:10:0 2:20:0 3:30:0"},
+		{"UPDATE t SET id = 3 WHERE id = 1", "refused", "refused", ""},
+		{"UPDATE t SET tok = 33 WHERE id = 1 AND tok < 33", "refused", "refused", ""},
+		{"UPDATE t x SET a = 77 FROM src WHERE x.id = 2 AND src.id = 5 AND x.tok < 9", "UPDATE 1", "UPDATE 1", "1:10:0 2:77:6 3:30:0"},
+		{"DELETE FROM t WHERE id = 2", "DELETE 1", "DELETE 1", "1:10:0 3:30:0"},
+		{"DELETE FROM t WHERE id = 3 AND tok < 33", "ZF002", "DELETE 0", "1:10:0 2:20:0 3:30:0"},
+		{"DELETE FROM t WHERE id IN (2, 3)", "ZF002", "DELETE 1", "1:10:0 3:30:0"},
+		{"DELETE FROM t", "ZF002", "DELETE 2", "3:30:0"},
+		{"INSERT INTO t (a, id) VALUES (5, 1) ON CONFLICT (id) DO UPDATE SET a = 78", "INSERT 0 1", "INSERT 0 1", "1:78:5 2:20:0 3:30:0"},
+		{"DELETE FROM t WHERE id = 2; INSERT INTO t (a, id) VALUES (5, 2)", "INSERT 0 1", "INSERT 0 1", "1:10:0 2:5:6 3:30:0"},
+		{"DELETE FROM t WHERE id < 3; INSERT INTO t VALUES (1, 7), (2, 8), ('1', 9), (2, 9) ON CONFLICT DO NOTHING", "INSERT 0 2", "INSERT 0 2", "1:7:5 2:8:6 3:30:0"},
+		{"DELETE FROM t WHERE id = 1; INSERT INTO t VALUES (1, 7), (4, 8)", "ZF002", "ZF002", ""},
+		{"INSERT INTO t (a) VALUES (1)", "refused", "refused", ""},
+		{"INSERT INTO t (id) VALUES (1 + 1)", "refused", "refused", ""},
+		{"INSERT INTO t (id, tok) VALUES (1, 9)", "refused", "refused", ""},
+		{"INSERT INTO ident DEFAULT VALUES", "refused", "refused", ""},
+		{"COPY t FROM STDIN", "refused", "refused", ""},
+		{"MERGE INTO t USING src ON t.id = src.id - 4 AND src.id < 8 WHEN MATCHED AND t.id < 3 THEN UPDATE SET a = 79", "MERGE 2", "MERGE 2", "1:79:5 2:79:6 3:30:0"},
+		{"MERGE INTO t USING src ON t.id = src.id - 4 AND src.id < 8 WHEN MATCHED THEN DELETE", "ZF002", "MERGE 2", "3:30:0"},
+	} {
+		for mode, want := range map[OnStale]string{StaleReject: tt.reject, StaleRewrite: tt.rewrite} {
+			a := newAnalyzer(t, scopeConfig(mode))
+			var sc Scratch
+			an := a.Analyze(&sc, []byte(tt.sql), Settings{})
+			an = a.Analyze(&sc, []byte(tt.sql), Settings{})
+			refused := strings.Contains(strings.Join(refusalsOf(an.Plan), ""), "ZF004")
+			if refused || want == "refused" {
+				if !refused || want != "refused" {
+					t.Errorf("%v: %s: refused %v, want %s", mode, tt.sql, refused, want)
+				}
+				continue
+			}
+			run(t, conn, "BEGIN; SET LOCAL fence.token = 'jobs/1=5,other=99,jobs/2=6'; UPDATE t SET tok = 0; DELETE FROM t WHERE id > 3")
+			if got := outcomeOf(conn, spliced(an, tt.sql)); got != want {
+				t.Errorf("%v: %s\n %s\n %s, want %s", mode, tt.sql, spliced(an, tt.sql), got, want)
+			}
+			rows, _ := conn.PgConn().Exec(t.Context(), "SELECT string_agg(concat_ws(':', id, a, tok), ' ' ORDER BY id) FROM t").ReadAll()
+			if len(rows) == 1 && len(rows[0].Rows) == 1 && tt.after != "" && string(rows[0].Rows[0][0]) != tt.after {
+				if mode == StaleRewrite || want != "ZF002" {
+					t.Errorf("%v: %s\n %s, want %s", mode, tt.sql, rows[0].Rows[0][0], tt.after)
+				}
+			}
+			run(t, conn, "ROLLBACK")
+		}
+	}
+}
+
+func TestScopesAndRowTokensOfTheConfiguration(t *testing.T) {
+	table := []string{"t"}
+	for _, tt := range []struct {
+		f    Fence
+		want string // part of the error
+	}{
+		{Fence{Name: "f", Tables: table, RowToken: "tok"}, ""},
+		{Fence{Name: "f", Tables: table, RowToken: `"Tok en"`, Scope: `f/{"Id x"}/y`}, ""},
+		{Fence{Name: "f", Tables: table, OnStale: StaleRewrite}, "row_token"},
+		{Fence{Name: "f", Tables: table, Scope: "f/{id}"}, "row_token"},
+		{Fence{Name: "f", Tables: table, RowToken: "a.b"}, "row_token"},
+		{Fence{Name: "f", Tables: table, RowToken: "tok en"}, "row_token"},
+		{Fence{Name: "f'", Tables: table, RowToken: "tok"}, "SQL"},
+		{Fence{Name: `f\`, Tables: table, RowToken: "tok"}, "SQL"},
+		{Fence{Name: "f", Tables: table, RowToken: "tok", Scope: "f/id"}, "braces"},
+		{Fence{Name: "f", Tables: table, RowToken: "tok", Scope: "f/}id{"}, "braces"},
+		{Fence{Name: "f", Tables: table, RowToken: "tok", Scope: "f/{id}{id}"}, "braces"},
+		{Fence{Name: "f", Tables: table, RowToken: "tok", Scope: "f/{}"}, "scope"},
+		{Fence{Name: "f", Tables: table, RowToken: "tok", Scope: "f/{TOK}"}, "row token"},
+		{Fence{Name: "f", Tables: table, RowToken: "tok", Scope: "f'/{id}"}, "SQL"},
+		{Fence{Name: "f", Tables: []string{"s.*"}, RowToken: "tok"}, "names of the tables"},
+	} {
+		_, err := New(Config{Fences: []Fence{tt.f}})
+		if tt.want == "" && err != nil || tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {
+			t.Errorf("%+v: %v, want %q", tt.f, err, tt.want)
+		}
+	}
+}
