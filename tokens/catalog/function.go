@@ -1,0 +1,98 @@
+package catalog
+
+import (
+	"context"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// Function is a function or a procedure of the database's users.
+type Function struct {
+	OID      uint32
+	Schema   string
+	Name     string
+	Args     string // as pg_get_function_identity_arguments tells them
+	Language string
+
+	extension bool
+	builtin   bool // a function of pg_catalog has the same name
+	source    string
+	body      string // prosqlbody of BEGIN ATOMIC
+}
+
+func (f Function) String() string {
+	return pgx.Identifier{f.Schema, f.Name}.Sanitize() + "(" + f.Args + ")"
+}
+
+func readFunctions(ctx context.Context, q Querier) ([]Function, error) {
+	rows, err := q.Query(ctx, `
+		SELECT p.oid, n.nspname::text, p.proname::text, pg_catalog.pg_get_function_identity_arguments(p.oid), l.lanname::text,
+		  EXISTS (SELECT FROM pg_catalog.pg_depend d WHERE d.classid = 'pg_catalog.pg_proc'::pg_catalog.regclass AND d.objid = p.oid AND d.deptype = 'e'),
+		  EXISTS (SELECT FROM pg_catalog.pg_proc b WHERE b.proname = p.proname AND b.pronamespace = 'pg_catalog'::pg_catalog.regnamespace),
+		  CASE WHEN p.prosqlbody IS NULL THEN coalesce(p.prosrc, '') ELSE '' END, coalesce(p.prosqlbody::text, '')
+		FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace JOIN pg_catalog.pg_language l ON l.oid = p.prolang
+		WHERE n.nspname NOT IN ('pg_catalog', 'information_schema', 'fence')
+		ORDER BY n.nspname, p.proname, p.oid`)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (f Function, err error) {
+		return f, row.Scan(&f.OID, &f.Schema, &f.Name, &f.Args, &f.Language, &f.extension, &f.builtin, &f.source, &f.body)
+	})
+}
+
+// code is what can be told of a function's body.
+type code struct {
+	writes  []write  // BEGIN ATOMIC only
+	reads   []uint32 // likewise
+	calls   []uint32 // likewise
+	words   map[string]bool
+	changes bool // a text that has a word of a writing statement
+	dynamic bool // a text that runs a text
+	closed  bool // not SQL or PL/pgSQL: what it does cannot be read
+}
+
+// look reads a body. A text is taken for its words: comments and literals count too, so a table's name in one makes the
+// function a suspect, and no quoting hides one.
+func (f Function) look() code {
+	if f.body != "" {
+		tree := parseTree(f.body)
+		return code{writes: writes(tree), reads: reads(tree), calls: calls(f.body)}
+	}
+	c := code{words: words(f.source), closed: f.Language != "sql" && f.Language != "plpgsql"}
+	for _, w := range []string{"insert", "update", "delete", "merge", "truncate", "copy", "drop", "alter", "refresh"} {
+		c.changes = c.changes || c.words[w]
+	}
+	c.dynamic = f.Language == "plpgsql" && c.words["execute"]
+	return c
+}
+
+// words are the identifiers of a text: in lower case, and those in double quotes as they are, too.
+func words(text string) map[string]bool {
+	set := map[string]bool{}
+	start := -1
+	for i := 0; i <= len(text); i++ {
+		if i < len(text) && isWord(text[i]) {
+			if start < 0 {
+				start = i
+			}
+			continue
+		}
+		if start >= 0 {
+			set[strings.ToLower(text[start:i])] = true
+			set[text[start:i]] = true
+			start = -1
+		}
+	}
+	for i, part := range strings.Split(text, `"`) {
+		if i%2 == 1 {
+			set[part] = true
+		}
+	}
+	return set
+}
+
+func isWord(c byte) bool {
+	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '_' || c == '$' || c >= 0x80
+}

@@ -1,0 +1,241 @@
+package catalog
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"go.uber.org/zap"
+)
+
+// WatcherConfig says what to watch.
+type WatcherConfig struct {
+	DSN    string        // its database is replaced by each one that is watched
+	Fences []Fence       //
+	Every  time.Duration // between two looks when nobody tells of a change; 0 means 10 s, at least 100 ms
+	Log    *zap.Logger   // may be nil
+}
+
+// Watcher keeps a Snapshot for each database that it is asked for, on one connection each. Safe for concurrent use.
+//
+// How old a Snapshot can be: where the event triggers of package triggers are installed, a change is read within
+// milliseconds of its commit (LISTEN fence_ddl). Elsewhere a look each Every compares the counters of changes that
+// PostgreSQL keeps for its catalogs, which take up to a second to be told and cost less than a millisecond, and reads
+// everything when they moved, and every tenth time in any case. While the database cannot be reached the last Snapshot
+// stays.
+type Watcher struct {
+	cfg    WatcherConfig
+	base   *pgx.ConnConfig
+	ctx    context.Context
+	cancel context.CancelFunc
+	work   sync.WaitGroup
+
+	mu  sync.Mutex
+	dbs map[string]*Watched
+}
+
+// NewWatcher checks the configuration; it connects when it is first asked for a database.
+func NewWatcher(cfg WatcherConfig) (*Watcher, error) {
+	base, err := pgx.ParseConfig(cfg.DSN)
+	if err != nil {
+		return nil, err
+	}
+	base.DefaultQueryExecMode = pgx.QueryExecModeExec
+	if base.ConnectTimeout == 0 {
+		base.ConnectTimeout = 5 * time.Second
+	}
+	base.RuntimeParams["application_name"] = "fenceproxy catalog"
+	if cfg.Every == 0 {
+		cfg.Every = 10 * time.Second
+	}
+	cfg.Every = max(cfg.Every, 100*time.Millisecond)
+	if cfg.Log == nil {
+		cfg.Log = zap.NewNop()
+	}
+	w := &Watcher{cfg: cfg, base: base, dbs: map[string]*Watched{}}
+	w.ctx, w.cancel = context.WithCancel(context.Background())
+	return w, nil
+}
+
+// Close ends all connections.
+func (w *Watcher) Close() {
+	w.cancel()
+	w.work.Wait()
+}
+
+// Database returns what is known of a database, and begins to watch it.
+func (w *Watcher) Database(name string) *Watched {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	d := w.dbs[name]
+	if d == nil {
+		d = &Watched{name: name, watcher: w, again: make(chan struct{}, 1), changed: make(chan struct{})}
+		w.dbs[name] = d
+		w.work.Go(d.run)
+	}
+	return d
+}
+
+// Watched is a database that is watched.
+type Watched struct {
+	name    string
+	watcher *Watcher
+	again   chan struct{}
+	now     atomic.Pointer[Snapshot]
+
+	mu      sync.Mutex
+	changed chan struct{}
+	err     error
+}
+
+// Snapshot is the newest one, nil as long as there is none.
+func (d *Watched) Snapshot() *Snapshot { return d.now.Load() }
+
+// Changed is closed when the next Snapshot is there.
+func (d *Watched) Changed() <-chan struct{} {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.changed
+}
+
+// Err says why the last look failed; nil after one that did not.
+func (d *Watched) Err() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.err
+}
+
+// Reload asks for a look at once: after DDL was seen, or at an operator's word.
+func (d *Watched) Reload() {
+	select {
+	case d.again <- struct{}{}:
+	default:
+	}
+}
+
+func (d *Watched) run() {
+	w := d.watcher
+	for w.ctx.Err() == nil {
+		err := d.watch()
+		if w.ctx.Err() != nil {
+			return
+		}
+		d.mu.Lock()
+		d.err = err
+		d.mu.Unlock()
+		w.cfg.Log.Error("cannot read the catalog", zap.String("database", d.name), zap.Error(err))
+		var pg *pgconn.PgError
+		if errors.As(err, &pg) && pg.Code == "3D000" { // dropped: whoever connects to one of this name asks again
+			w.mu.Lock()
+			delete(w.dbs, d.name)
+			w.mu.Unlock()
+			return
+		}
+		select {
+		case <-w.ctx.Done():
+		case <-d.again:
+		case <-time.After(w.cfg.Every):
+		}
+	}
+}
+
+// watch reads and waits, on one connection, until something fails.
+func (d *Watched) watch() error {
+	w := d.watcher
+	cfg := w.base.Copy()
+	cfg.Database = d.name
+	conn, err := pgx.ConnectConfig(w.ctx, cfg)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		conn.Close(ctx)
+	}()
+	if _, err := conn.Exec(w.ctx, "SET statement_timeout = '1min'; SET default_transaction_read_only = on; LISTEN fence_ddl"); err != nil {
+		return err
+	}
+	for {
+		// Counted before the look: what changes during it is found the next time.
+		before, err := counters(w.ctx, conn)
+		if err != nil {
+			return err
+		}
+		if err := d.look(conn); err != nil {
+			return err
+		}
+		for skipped := 0; skipped < 9; skipped++ {
+			told, err := d.wait(conn)
+			if err != nil {
+				return err
+			}
+			if told {
+				break
+			}
+			now, err := counters(w.ctx, conn)
+			if err != nil {
+				return err
+			}
+			if now != before {
+				break
+			}
+		}
+	}
+}
+
+// wait returns true when somebody told of a change, false when it is time to look for oneself.
+func (d *Watched) wait(conn *pgx.Conn) (told bool, err error) {
+	ctx, cancel := context.WithTimeout(d.watcher.ctx, d.watcher.cfg.Every)
+	defer cancel()
+	heard := make(chan error, 1)
+	go func() {
+		_, err := conn.WaitForNotification(ctx)
+		heard <- err
+	}()
+	select {
+	case err = <-heard:
+	case <-d.again:
+		cancel()
+		<-heard
+		return true, nil
+	}
+	if err != nil && ctx.Err() != nil && d.watcher.ctx.Err() == nil && !conn.IsClosed() {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+func (d *Watched) look(conn *pgx.Conn) error {
+	s, err := Read(d.watcher.ctx, conn, d.watcher.cfg.Fences)
+	if err != nil {
+		return err
+	}
+	last := d.now.Load()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.err = nil
+	if last != nil && last.digest == s.digest {
+		return nil
+	}
+	s.Generation = 1
+	if last != nil {
+		s.Generation = last.Generation + 1
+	}
+	d.now.Store(s)
+	close(d.changed)
+	d.changed = make(chan struct{})
+	return nil
+}
+
+// counters is the number of rows ever changed in the catalogs that Read reads, as far as PostgreSQL has counted.
+func counters(ctx context.Context, conn *pgx.Conn) (n int64, err error) {
+	err = conn.QueryRow(ctx, `
+		SELECT coalesce(sum(pg_catalog.pg_stat_get_tuples_inserted(c) + pg_catalog.pg_stat_get_tuples_updated(c) + pg_catalog.pg_stat_get_tuples_deleted(c)), 0)::int8
+		FROM unnest('{pg_class,pg_inherits,pg_attribute,pg_rewrite,pg_constraint,pg_trigger,pg_proc,pg_depend,pg_namespace,pg_policy,pg_index,pg_attrdef,pg_operator,pg_cast}'::pg_catalog.regclass[]) c`).Scan(&n)
+	return n, err
+}

@@ -1,0 +1,155 @@
+package catalog
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/fenceproxy/fenceproxy/test/pgtest"
+	"github.com/fenceproxy/fenceproxy/tokens"
+)
+
+const deadline = 20 * time.Second
+
+func next(t *testing.T, what string, changed <-chan struct{}) {
+	t.Helper()
+	select {
+	case <-changed:
+	case <-time.After(deadline):
+		t.Fatalf("%s: no new snapshot", what)
+	}
+}
+
+func watcher(t *testing.T, c *pgtest.Cluster, every time.Duration) *Watcher {
+	w, err := NewWatcher(WatcherConfig{DSN: c.DSN("postgres", "postgres"), Fences: fence("t", "part"), Every: every})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(w.Close)
+	return w
+}
+
+// Without event triggers a change is found by the counters; what does not concern the fences is no change.
+func TestWatcherPolls(t *testing.T) {
+	c := pgtest.Shared(t)
+	one, two := c.NewDatabase(t), c.NewDatabase(t)
+	c.Exec(t, one, "CREATE TABLE t (id int); CREATE TABLE part (id int) PARTITION BY RANGE (id)")
+	w := watcher(t, c, 100*time.Millisecond)
+	d := w.Database(one)
+	changed := d.Changed()
+	if d.Snapshot() == nil {
+		next(t, "first", changed)
+	}
+	if d != w.Database(one) || d == w.Database(two) {
+		t.Error("a database is not one Watched")
+	}
+	for i, ddl := range []string{
+		"CREATE TABLE part_1 PARTITION OF part FOR VALUES FROM (0) TO (10)",
+		"CREATE VIEW seen AS SELECT * FROM t",
+		"CREATE FUNCTION touch() RETURNS void LANGUAGE sql AS 'DELETE FROM t'",
+		"ALTER TABLE t ADD c int",
+		"ALTER TABLE t RENAME TO elsewhere",
+		"DROP TABLE part",
+	} {
+		changed := d.Changed()
+		c.Exec(t, one, ddl)
+		next(t, ddl, changed)
+		if got := d.Snapshot().Generation; got != uint64(i+2) {
+			t.Errorf("%s: generation %d", ddl, got)
+		}
+	}
+	before := d.Snapshot()
+	c.Exec(t, one, "CREATE TABLE unrelated (id int); DROP TABLE unrelated")
+	d.Reload()
+	time.Sleep(300 * time.Millisecond)
+	if d.Snapshot() != before {
+		t.Error("a change that does not concern the fences made a new snapshot")
+	}
+}
+
+// With the event triggers a change is told at once; an hour's interval shows that nobody polled.
+func TestWatcherListens(t *testing.T) {
+	c := pgtest.Start(t)
+	db := c.NewDatabase(t)
+	if _, err := tokens.Install(ctx, c.Connect(t, db, "postgres")); err != nil {
+		t.Fatal(err)
+	}
+	c.Exec(t, db, `CREATE TABLE t (id int); CREATE TABLE other (id int); CREATE TABLE part (id int) PARTITION BY RANGE (id);
+		CREATE EVENT TRIGGER fence_ddl_end ON ddl_command_end EXECUTE FUNCTION fence.ddl_end();
+		CREATE EVENT TRIGGER fence_ddl_drop ON sql_drop EXECUTE FUNCTION fence.ddl_drop()`)
+	d := watcher(t, c, time.Hour).Database(db)
+	changed := d.Changed()
+	if d.Snapshot() == nil {
+		next(t, "first", changed)
+	}
+	for _, ddl := range []string{"CREATE TABLE part_1 PARTITION OF part FOR VALUES FROM (0) TO (10)", "CREATE RULE r AS ON INSERT TO other DO ALSO DELETE FROM t",
+		"CREATE FUNCTION touch() RETURNS void LANGUAGE sql AS 'DELETE FROM t'", "DROP FUNCTION touch", "DROP TABLE part_1", "CREATE SCHEMA s; ALTER TABLE t SET SCHEMA s"} {
+		changed := d.Changed()
+		c.Exec(t, db, ddl)
+		next(t, ddl, changed)
+	}
+	// the server goes away and comes back
+	old := d.Snapshot()
+	c.Kill()
+	for end := time.Now().Add(deadline); d.Err() == nil; time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("nobody noticed that the server is gone")
+		}
+	}
+	if d.Snapshot() != old {
+		t.Error("the last snapshot is lost")
+	}
+	c.Restart(t)
+	changed = d.Changed()
+	c.Exec(t, db, "ALTER TABLE s.t SET SCHEMA public")
+	d.Reload()
+	next(t, "after the restart", changed)
+	if d.Err() != nil {
+		t.Error(d.Err())
+	}
+}
+
+// A database that is dropped is watched no longer.
+func TestWatcherOfADroppedDatabase(t *testing.T) {
+	c := pgtest.Shared(t)
+	db := c.NewDatabase(t)
+	w := watcher(t, c, 100*time.Millisecond)
+	d := w.Database(db)
+	changed := d.Changed()
+	if d.Snapshot() == nil {
+		next(t, "first", changed)
+	}
+	c.Exec(t, "postgres", "DROP DATABASE "+db+" WITH (FORCE)")
+	for end := time.Now().Add(deadline); w.Database(db) == d; time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("still watched")
+		}
+	}
+}
+
+// BenchmarkRead: a database of 500 tables, 500 views and 500 functions, ten of the tables fenced.
+func BenchmarkRead(b *testing.B) {
+	c := pgtest.Start(b)
+	db := c.NewDatabase(b)
+	c.Exec(b, db, `DO $$ BEGIN FOR i IN 1..500 LOOP
+		EXECUTE format('CREATE TABLE t%s (id int PRIMARY KEY, v text)', i);
+		EXECUTE format('CREATE VIEW v%s AS SELECT * FROM t%s', i, i);
+		EXECUTE format('CREATE FUNCTION f%s(i int) RETURNS void LANGUAGE plpgsql AS $f$ BEGIN UPDATE t%s SET v = 1 WHERE id = i; END $f$', i, i);
+	END LOOP; END $$`)
+	conn := c.Connect(b, db, "postgres")
+	fences := fence("t1", "t2", "t3", "t4", "t5", "t6", "t7", "t8", "t9", "t10")
+	b.Run("everything", func(b *testing.B) {
+		for b.Loop() {
+			if _, err := Read(context.Background(), conn, fences); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	b.Run("counters", func(b *testing.B) {
+		for b.Loop() {
+			if _, err := counters(context.Background(), conn); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+}
