@@ -1,0 +1,142 @@
+package torture
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Summary counts what a run has done.
+type Summary struct {
+	Seed         uint64
+	Schedules    int
+	Committed    int // told ok
+	Refused      int
+	Failed       int
+	Unknown      int
+	Tenures      int
+	Takeovers    int // a token of another owner was acknowledged
+	Held         int
+	Faults       map[Fault]int
+	Evictions    int
+	Violations   int
+	Undecided    int // fences of a schedule for which the linearizability checker ran out of time
+	Linearizable int
+	Took         time.Duration
+}
+
+func (s *Summary) count(events []Event, faults []faultDone) {
+	owners := map[string]map[position]string{}
+	for _, e := range events {
+		switch e.Op {
+		case Write:
+			switch e.Outcome {
+			case Done:
+				s.Committed++
+			case Refused:
+				s.Refused++
+			case Failed:
+				s.Failed++
+			case Unknown:
+				s.Unknown++
+			}
+		case Held:
+			s.Held++
+		case Raise:
+			if p, err := parsePosition(e.Token); err == nil && e.Outcome == Done {
+				if owners[e.Fence] == nil {
+					owners[e.Fence] = map[position]string{}
+				}
+				owners[e.Fence][p] = e.Who
+			}
+		}
+	}
+	for _, byToken := range owners {
+		var all []position
+		for p := range byToken {
+			all = append(all, p)
+		}
+		slices.SortFunc(all, func(a, b position) int {
+			if a.below(b) {
+				return -1
+			}
+			return 1
+		})
+		s.Tenures += len(all)
+		for i := 1; i < len(all); i++ {
+			if byToken[all[i]] != byToken[all[i-1]] {
+				s.Takeovers++
+			}
+		}
+	}
+	if s.Faults == nil {
+		s.Faults = map[Fault]int{}
+	}
+	for _, f := range faults {
+		s.Faults[Fault(f.What)]++
+	}
+}
+
+func (s Summary) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "seed %d: %d schedules in %v\n", s.Seed, s.Schedules, s.Took.Round(time.Second))
+	fmt.Fprintf(&b, "  %d transactions: %d committed, %d refused, %d failed otherwise, %d unknown\n",
+		s.Committed+s.Refused+s.Failed+s.Unknown, s.Committed, s.Refused, s.Failed, s.Unknown)
+	fmt.Fprintf(&b, "  %d tenures, %d takeovers, %d evictions, held back %d times\n", s.Tenures, s.Takeovers, s.Evictions, s.Held)
+	b.WriteString("  faults:")
+	for _, f := range []Fault{StopWorker, KillWorker, StopProxy, KillProxy, StopBackend, EndBackend, StopMember, CrashServer} {
+		fmt.Fprintf(&b, " %s %d,", f, s.Faults[f])
+	}
+	fmt.Fprintf(&b, "\n  %d violations", s.Violations)
+	return b.String()
+}
+
+// trace is what matters for a violation: what was done under its tokens, what happened to those who did it, and the
+// neighbouring commits.
+func trace(v Violation, events []Event, faults []faultDone, l *ledger) string {
+	actors := map[string]bool{}
+	type line struct {
+		at   int64
+		text string
+	}
+	var lines []line
+	for _, e := range events {
+		if e.Fence != v.Fence || e.Op != Held && !slices.Contains(v.Tokens, e.Token) {
+			continue
+		}
+		if e.Op != Held {
+			actors[e.Who] = true
+		}
+	}
+	for _, e := range events {
+		if e.Fence != v.Fence || !actors[e.Who] || e.Op != Held && !slices.Contains(v.Tokens, e.Token) {
+			continue
+		}
+		lines = append(lines, line{e.From, fmt.Sprintf("%-9s token %-8s %-5s %-7s %s %s, took %v", e.Who, e.Token, e.Op, e.Outcome, e.Code, e.Shape, time.Duration(e.To-e.From).Round(100*time.Microsecond))})
+	}
+	for _, f := range faults {
+		hit := f.Victim == ""
+		for who := range actors {
+			hit = hit || strings.HasPrefix(who, f.Victim+".") || who == f.Victim || strings.HasPrefix(f.Victim, "proxy")
+		}
+		if hit {
+			lines = append(lines, line{f.From, fmt.Sprintf("%-9s %s, for %v", f.Victim, f.What, time.Duration(f.To-f.From).Round(time.Millisecond))})
+		}
+	}
+	slices.SortFunc(lines, func(a, b line) int { return int(a.at - b.at) })
+	if len(lines) == 0 {
+		return "    (nobody has told anything about it)"
+	}
+	// The last ones before it was seen; much earlier than the first write they tell nothing.
+	end := len(lines)
+	for end > 1 && lines[end-1].at > v.At {
+		end--
+	}
+	lines = lines[max(0, end-40):end]
+	var b strings.Builder
+	for _, x := range lines {
+		fmt.Fprintf(&b, "    %9.3f ms  %s\n", float64(x.at-v.At)/1e6, x.text)
+	}
+	return b.String()
+}

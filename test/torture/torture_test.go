@@ -1,0 +1,59 @@
+package torture
+
+import (
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/fenceproxy/fenceproxy/lockclient/etcd/etcdtest"
+	"github.com/fenceproxy/fenceproxy/test/pgtest"
+	"github.com/fenceproxy/fenceproxy/test/proxytest"
+)
+
+var (
+	seedFlag  = flag.Uint64("torture.seed", 0, "seed of the run; 0 draws one")
+	timeFlag  = flag.Duration("torture.time", 20*time.Second, "how long to go on")
+	replay    = flag.Uint64("torture.replay", 0, "seed of one schedule: run it until it fails")
+	triesFlag = flag.Int("torture.tries", 50, "how often to run it at most")
+)
+
+func TestMain(m *testing.M) {
+	etcdtest.Main()
+	WorkerMain()
+	pgtest.Main(m, proxytest.Cleanup)
+}
+
+// I1 to I4, against everything at once.
+func TestTorture(t *testing.T) {
+	seed := *seedFlag
+	for seed == 0 {
+		seed = uint64(rand.Uint32())
+	}
+	w := newWorld(t, 5)
+	began := time.Now()
+	sum := &Summary{Seed: seed}
+	schedules := func(i int) (Schedule, bool) { return draw(derive(seed, i)), time.Since(began) < *timeFlag }
+	if *replay != 0 {
+		schedules = func(i int) (Schedule, bool) { return draw(*replay), i < *triesFlag }
+	}
+	for i := 0; ; i++ {
+		s, more := schedules(i)
+		if !more {
+			break
+		}
+		if err := w.schedule(s, sum); err != nil {
+			t.Fatalf("schedule %d (seed %d): %v", i, s.Seed, err)
+		}
+		if w.violated() {
+			t.Errorf("schedule %d, try again: go test ./test/torture -count=1 -run TestTorture -torture.replay=%d", i, s.Seed)
+			break
+		}
+	}
+	for i := range w.proxies {
+		w.countEvictions(i)
+	}
+	sum.Evictions, sum.Took = int(w.evictions), time.Since(began)
+	fmt.Println(sum)
+}
