@@ -70,6 +70,15 @@ bench-locks: tools
 	@$(GO) build -o bin/benchlocks ./test/benchlocks
 	@exec bin/benchlocks $(BENCHFLAGS)
 
+# What 2,000 idle sessions cost in memory, beside pgbouncer. Half a minute; PostgreSQL itself takes some 5 GB.
+bench-idle: bench-tools
+	@$(GO) run ./test/benchidle $(BENCHFLAGS)
+
+# 10,000 connections killed at random moments: go test does a tenth of them. SEED chooses others.
+SEED    ?= 1
+storm: tools
+	$(GO) test -count=1 -v -timeout 20m -run 'TestStorm' ./test/storm -storm 10000 -seed $(SEED)
+
 # Every schedule of the lock client's model, and 10,000 tenures of one lock: go test does a part of them.
 locks-full: tools
 	$(GO) test -count=1 -run TestSchedules -v ./lockclient -full
