@@ -27,13 +27,19 @@ func NewTLSSource(load func() (*tls.Config, error)) (*TLSSource, error) {
 
 // Reload loads again, for handshakes that begin from now on. After an error the former settings stay.
 func (s *TLSSource) Reload() error {
-	c, err := s.load()
+	c, err := s.Load()
 	if err != nil {
 		return err
 	}
-	s.current.Store(c)
+	s.Use(c)
 	return nil
 }
+
+// Load loads again and changes nothing yet: Use does.
+func (s *TLSSource) Load() (*tls.Config, error) { return s.load() }
+
+// Use takes what Load has given.
+func (s *TLSSource) Use(c *tls.Config) { s.current.Store(c) }
 
 // Config is not to be changed.
 func (s *TLSSource) Config() *tls.Config { return s.current.Load() }

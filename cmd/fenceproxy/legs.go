@@ -55,18 +55,29 @@ func upstream(c *config.Config) (relay.Upstream, error) {
 	return u, nil
 }
 
-// reloadTLS reads the files of both legs again, for connections to come. Where that fails the former ones stay in use.
+// reloadTLS reads the files of both legs again, for connections to come. If any of them cannot be used, nothing changes.
 func (p *proxy) reloadTLS() error {
 	var failed []error
-	if p.clientTLS != nil {
-		if err := p.clientTLS.Source.Reload(); err != nil {
-			failed = append(failed, fmt.Errorf("certificate for clients: %w", err))
+	var loaded []func()
+	reload := func(what string, source *wire.TLSSource) {
+		c, err := source.Load()
+		if err != nil {
+			failed = append(failed, fmt.Errorf("%s: %w", what, err))
+			return
 		}
+		loaded = append(loaded, func() { source.Use(c) })
+	}
+	if p.clientTLS != nil {
+		reload("certificate for clients", p.clientTLS.Source)
 	}
 	if p.upstreamTLS != nil {
-		if err := p.upstreamTLS.Source.Reload(); err != nil {
-			failed = append(failed, fmt.Errorf("TLS to the upstream: %w", err))
-		}
+		reload("TLS to the upstream", p.upstreamTLS.Source)
 	}
-	return errors.Join(failed...)
+	if len(failed) > 0 {
+		return errors.Join(failed...)
+	}
+	for _, use := range loaded {
+		use()
+	}
+	return nil
 }

@@ -55,6 +55,9 @@ type Config struct {
 	Pooled bool
 	// TokenIsOurs: the proxy has given the session its token, and the client must not assign another.
 	TokenIsOurs bool
+	// Walsender marks a session that asked for replication=database: the server runs SQL in it, by the simple protocol only
+	// (postgres.c forbidden_in_wal_sender).
+	Walsender bool
 	// AllowRoleToken accepts a fence.token that came from ALTER ROLE or ALTER DATABASE ... SET. It hands a
 	// reconnecting zombie the fresh token, so it is off by default.
 	AllowRoleToken bool

@@ -8,7 +8,7 @@ import (
 // prepareAhead has the server prepare the fast guard in a segment of its own in front of a Query, so that the next one can
 // EXECUTE it instead of having it planned. Not in a transaction: if it fails, it must not break that off.
 func (e *Engine) prepareAhead(p *rewrite.Plan) {
-	if p.Fences.Empty() || e.open || e.copyIn || e.tx.state != wire.TxIdle || e.tx.changing > 0 {
+	if e.cfg.Walsender || p.Fences.Empty() || e.open || e.copyIn || e.tx.state != wire.TxIdle || e.tx.changing > 0 {
 		return
 	}
 	fence, t, ok := e.fastFence(p.Fences)

@@ -42,6 +42,9 @@ func (e *Engine) probed(p *rewrite.Plan, sql []byte) bool {
 		return false
 	}
 	switch {
+	case e.cfg.Walsender:
+		e.poisonQuery(refuseReplicationCommand)
+		return false
 	case e.syncs > 0 && !e.copyIn:
 		e.act.pause = pauseQuiet
 		return false

@@ -45,6 +45,13 @@ var refuseUnread = refusal{Error: tokens.Error{
 	Hint:    "Send its statements one at a time.",
 }, by: ByProxy}
 
+var refuseReplicationCommand = refusal{Error: tokens.Error{
+	Code:    tokens.CodeNotAllowed,
+	Message: "replication commands are not allowed through this proxy",
+	Detail:  "In a session with replication=database it can read SQL only.",
+	Hint:    "Connect to the server directly.",
+}, by: ByProxy}
+
 var refusePooled = refusal{Error: tokens.Error{
 	Code:    tokens.CodeMalformed,
 	Message: "fence.token must be set with SET LOCAL here",

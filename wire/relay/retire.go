@@ -25,9 +25,10 @@ func (s *Server) enroll(start *wire.Startup, pooled bool) *Config {
 	defer s.mu.Unlock()
 	cfg := s.cfg.Current()
 	physical, ours := start.Replication() == wire.ReplicationPhysical, s.cfg.Holder != nil
-	if cfg.Pooled != pooled || cfg.TokenIsOurs != ours || physical {
+	walsender := start.Replication() == wire.ReplicationDatabase
+	if cfg.Pooled != pooled || cfg.TokenIsOurs != ours || physical || walsender {
 		c := *cfg
-		c.Pooled, c.TokenIsOurs = pooled, ours
+		c.Pooled, c.TokenIsOurs, c.Walsender = pooled, ours, walsender
 		if physical { // it carries no SQL that could write
 			c.Mode, c.Generation = ModeOff, forever
 		}
