@@ -117,7 +117,7 @@ func (sc *Scratch) patch(sql []byte, edits []edit) {
 	}
 }
 
-// rowElement finds the n-th value of the row that opens at an offset; it is a single token.
+// rowElement finds the n-th value of the row that opens at an offset.
 func rowElement(sql []byte, open, n int) (from, to int32) {
 	depth := 0
 	for i := open + 1; i < len(sql); {
@@ -126,17 +126,22 @@ func rowElement(sql []byte, open, n int) (from, to int32) {
 		if fail != "" {
 			break
 		}
+		ends := depth == 0 && (t.is(',') || t.is(')'))
 		switch {
-		case n == 0 && depth == 0:
-			return t.start, t.end
+		case ends && n == 0:
+			return from, to
 		case t.is('(') || t.is('['):
 			depth++
 		case t.is(')') || t.is(']'):
 			depth--
-		case t.is(',') && depth == 0:
+		case ends:
 			n--
 		}
-		i = int(t.end)
+		if i = int(t.end); n == 0 && !ends {
+			if to = t.end; from == 0 {
+				from = t.start
+			}
+		}
 	}
 	return 0, 0
 }

@@ -17,6 +17,9 @@ const (
 // Table is what a Catalog knows of a table.
 type Table struct {
 	Columns []string // in their order, the row token's included; names as the catalog stores them
+	// Types of the columns as SQL writes them, without modifiers (format_type(atttypid, NULL)); nil if not known. A new
+	// row whose fence depends on a parameter (Scope) needs the type of that.
+	Types []string
 	// StampedByDefault: the default of the row token's column is fence.row_default(...), so that COPY stamps rows.
 	StampedByDefault bool
 }

@@ -6,7 +6,18 @@ import (
 )
 
 func scopeConfig(s OnStale) Config {
-	return Config{Catalog: rowColumns, Fences: []Fence{{Name: "jobs/*", Tables: fencedTables, RowToken: "tok", OnStale: s, Scope: "jobs/{id}"}}}
+	return Config{Catalog: typedCatalog{rowColumns}, Fences: []Fence{{Name: "jobs/*", Tables: fencedTables, RowToken: "tok", OnStale: s, Scope: "jobs/{id}"}}}
+}
+
+// typedCatalog knows the types of t too.
+type typedCatalog struct{ fixedCatalog }
+
+func (c typedCatalog) Table(schema, name string) (Table, bool) {
+	t, ok := c.fixedCatalog.Table(schema, name)
+	if name == "t" && schema == "" {
+		t.Types = []string{"integer", "integer", "text", "numeric", "date", "integer", "bigint"}
+	}
+	return t, ok
 }
 
 // TestScopeTellsWhoseARowIs: a session with a token for jobs/1 and one for jobs/2 writes these two rows, each under its
@@ -30,6 +41,15 @@ func TestScopeTellsWhoseARowIs(t *testing.T) {
 		{"DELETE FROM t WHERE id = 2; INSERT INTO t (a, id) VALUES (5, 2)", "INSERT 0 1", "INSERT 0 1", "1:10:0 2:5:6 3:30:0"},
 		{"DELETE FROM t WHERE id < 3; INSERT INTO t VALUES (1, 7), (2, 8), ('1', 9), (2, 9) ON CONFLICT DO NOTHING", "INSERT 0 2", "INSERT 0 2", "1:7:5 2:8:6 3:30:0"},
 		{"DELETE FROM t WHERE id = 1; INSERT INTO t VALUES (1, 7), (4, 8)", "ZF002", "ZF002", ""},
+		{"DELETE FROM t WHERE id < 3; INSERT INTO t (id, a) SELECT src.id - 4, 8 FROM src", "refused", "refused", ""},
+		{"DELETE FROM t WHERE id < 3; WITH s AS (SELECT id - 4 AS id FROM src WHERE id < 7) INSERT INTO t (a, id) SELECT 8, s.id AS x FROM s UNION SELECT DISTINCT 9, 2 y FROM src WHERE false ORDER BY 2", "INSERT 0 2", "INSERT 0 2", "1:8:5 2:8:6 3:30:0"},
+		{"WITH s AS (SELECT id - 2 AS id FROM src WHERE id < 7) INSERT INTO t (a, id) SELECT DISTINCT ON (s.id) 8, s.id FROM s", "ZF002", "ZF002", ""},
+		{"DELETE FROM t WHERE id < 3; MERGE INTO t USING (SELECT id - 4 AS id FROM src WHERE id < 7) s ON t.id = s.id WHEN NOT MATCHED THEN INSERT (a, id) VALUES (9, s.id)", "MERGE 2", "MERGE 2", "1:9:5 2:9:6 3:30:0"},
+		{"MERGE INTO t USING src ON t.id = src.id WHEN NOT MATCHED THEN INSERT (a, id) VALUES (9, src.id)", "ZF002", "ZF002", ""},
+		{"DELETE FROM t WHERE id = 1; PREPARE pp AS INSERT INTO t VALUES ($1, $2), ($3, $4), ($5, $6); EXECUTE pp(1, 2, 3, 4, 1, 2)", "ZF002", "ZF002", ""},
+		{"DELETE FROM t WHERE id < 3; PREPARE pp AS INSERT INTO t VALUES ($1, $2), ($3, $4); EXECUTE pp(1, 7, 2, 8); DEALLOCATE pp", "DEALLOCATE", "DEALLOCATE", "1:7:5 2:8:6 3:30:0"},
+		{"INSERT INTO t (id) SELECT id ISNULL FROM src", "refused", "refused", ""},
+		{"INSERT INTO part (id) VALUES ($1)", "refused", "refused", ""},
 		{"INSERT INTO t (a) VALUES (1)", "refused", "refused", ""},
 		{"INSERT INTO t (id) VALUES (1 + 1)", "refused", "refused", ""},
 		{"INSERT INTO t (id, tok) VALUES (1, 9)", "refused", "refused", ""},
@@ -60,7 +80,28 @@ func TestScopeTellsWhoseARowIs(t *testing.T) {
 					t.Errorf("%v: %s\n %s, want %s", mode, tt.sql, rows[0].Rows[0][0], tt.after)
 				}
 			}
-			run(t, conn, "ROLLBACK")
+			run(t, conn, "ROLLBACK; DEALLOCATE ALL")
+		}
+	}
+}
+
+// The copy of a parameter does not change its type.
+func TestScopeKeepsTypes(t *testing.T) {
+	conn, _ := rowConn(t)
+	a := newAnalyzer(t, scopeConfig(StaleReject))
+	var sc Scratch
+	for _, sql := range []string{
+		"INSERT INTO t VALUES ($1, $2, $3)", "INSERT INTO t (a, id) VALUES ($1, $2), ($3, $4), ($5, $6) RETURNING id", "INSERT INTO t (a, id, b) SELECT $1, $2, $3 FROM src",
+		"INSERT INTO t (id, c) VALUES ($2, $1) ON CONFLICT (id) DO UPDATE SET c = t.c + $1", "INSERT INTO t (a, id) SELECT a, id FROM src UNION ALL SELECT $1, 7",
+		"MERGE INTO t USING src ON t.id = src.id WHEN NOT MATCHED THEN INSERT (a, id) VALUES ($1, $2)", "UPDATE t SET a = $1 WHERE id = $2", "DELETE FROM t WHERE id = $1",
+	} {
+		an := a.Analyze(&sc, []byte(sql), Settings{})
+		if !an.Spliced() {
+			t.Errorf("%s is not spliced: %v", sql, an.Statements[0].Refuse)
+			continue
+		}
+		if d := describeBoth(conn, sql, spliced(an, sql)); d != "" {
+			t.Errorf("%s\n %s\n %s", sql, spliced(an, sql), d)
 		}
 	}
 }

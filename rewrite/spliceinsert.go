@@ -104,9 +104,9 @@ func (s *splicer) rows(in insertion, rv *pg.RangeVar, i, end int, f *rowFence) *
 	if s.word(i, "overriding") { // { SYSTEM | USER } VALUE
 		i += 3
 	}
-	scoped := -1
+	var scoped *scopeColumn
 	if f.scope != nil {
-		scoped = slices.IndexFunc(names, func(n string) bool { return sameName(n, f.scope.column) })
+		scoped = s.scopeColumn(names, rv, f)
 	}
 	if in.source == nil {
 		if !s.word(i, "values") || !s.is(i+1, '(') {
@@ -181,7 +181,7 @@ func (f *rowFence) stampedByHand() *Refusal {
 
 func unscoped(f *rowFence) *Refusal {
 	return &Refusal{Code: "ZF004", Message: "the fence of a new row cannot be told from this INSERT",
-		Hint: "Its scope depends on column " + quoteName(f.scope.column) + ": give that column a number or a string in VALUES."}
+		Hint: "Its scope depends on column " + quoteName(f.scope.column) + ": give that column a number, a string, a parameter or another table's column."}
 }
 
 // queryWidth is the number of columns of a query; ok is false if a * hides it.

@@ -1,6 +1,8 @@
 package rewrite
 
 import (
+	"slices"
+
 	pg "github.com/pganalyze/pg_query_go/v6"
 	"google.golang.org/protobuf/proto"
 )
@@ -8,7 +10,7 @@ import (
 // query adds the stamp as the last column of the query in [i, end): at the end of each list of targets, because ORDER BY
 // and GROUP BY count them from the front, and not around the whole, because the types of parameters and untyped literals
 // come from the columns that they are inserted into (analyze.c transformInsertStmt).
-func (s *splicer) query(i, end, scoped int, f *rowFence) *Refusal {
+func (s *splicer) query(i, end int, scoped *scopeColumn, f *rowFence) *Refusal {
 	for i < end {
 		if s.word(i, "with") {
 			if i = s.afterWith(i, end); i < 0 {
@@ -30,14 +32,9 @@ func (s *splicer) query(i, end, scoped int, f *rowFence) *Refusal {
 				}
 			}
 		case s.word(i, "select"):
-			if f.scope != nil {
-				return unscoped(f)
+			if r := s.target(i, end, scoped, f); r != nil {
+				return r
 			}
-			last := s.lastTarget(i, end)
-			if last == i {
-				return unspliceable
-			}
-			s.after(last, ", "+f.once)
 		case s.word(i, "table"):
 			if f.scope != nil {
 				return unscoped(f)
@@ -58,53 +55,131 @@ func (s *splicer) query(i, end, scoped int, f *rowFence) *Refusal {
 }
 
 // row adds the stamp to the row of VALUES that opens at i.
-func (s *splicer) row(i, scoped int, f *rowFence) *Refusal {
+func (s *splicer) row(i int, scoped *scopeColumn, f *rowFence) *Refusal {
 	e := edit{token: s.match[i], rows: true, text: ", " + f.each}
-	if f.scope != nil {
-		// The stamp depends on another value of the row, which must be plain: a number or a string. A parameter would
-		// take its type from the copy and not from its column.
-		at := s.element(i, scoped)
-		if at < 0 {
+	if scoped != nil {
+		from, to := s.plain(s.element(i+1, int(s.match[i]), scoped.index), int(s.match[i]), scoped)
+		if from < 0 || !s.is(to, ',') && !s.is(to, ')') {
 			return unscoped(f)
 		}
-		e.text, e.tail = ", fence.row_new(fence.row_scope("+f.scope.literal+", ", "::pg_catalog.text))"
-		e.from, e.to, e.element = int32(at), int32(at+1), int32(scoped)
+		e.text, e.tail = scoped.text, scoped.tail
+		e.from, e.to, e.element = int32(from), int32(to), int32(scoped.index)
 	}
 	s.edits = append(s.edits, e)
 	return nil
 }
 
 // stampRow does to the tree what row does to the text.
-func (s *splicer) stampRow(values *[]*pg.Node, scoped int, f *rowFence) bool {
-	if f.scope == nil {
+func (s *splicer) stampRow(values *[]*pg.Node, scoped *scopeColumn, f *rowFence) bool {
+	if scoped == nil {
 		*values = append(*values, s.expression(f.each))
 		return true
 	}
-	if scoped >= len(*values) {
+	if scoped.index >= len(*values) {
 		return false
 	}
-	e := s.expression("fence.row_new(fence.row_scope(" + f.scope.literal + ", 1::pg_catalog.text))")
-	e.GetFuncCall().Args[0].GetFuncCall().Args[1].GetTypeCast().Arg = proto.CloneOf((*values)[scoped])
-	*values = append(*values, e)
+	*values = append(*values, s.scopedStamp(scoped, (*values)[scoped.index]))
 	return true
 }
 
-// element returns the token of the n-th value of a row if that is a single literal, -1 otherwise.
-func (s *splicer) element(open, n int) int {
-	i := open + 1
+// target adds the stamp to the targets of the SELECT at i.
+func (s *splicer) target(i, end int, scoped *scopeColumn, f *rowFence) *Refusal {
+	last := s.lastTarget(i, end)
+	if last == i {
+		return unspliceable
+	}
+	if scoped == nil {
+		s.after(last, ", "+f.once)
+		return nil
+	}
+	first := i + 1
+	if s.word(first, "all") || s.word(first, "distinct") {
+		if first++; s.word(first, "on") && s.is(first+1, '(') {
+			first = s.next(first + 1)
+		}
+	}
+	from, to := s.plain(s.element(first, last+1, scoped.index), last+1, scoped)
+	behind := to
+	if s.word(behind, "as") {
+		behind++
+	}
+	if behind <= last && !s.is(behind, ',') && behind > from { // an alias
+		behind = s.afterName(behind)
+	}
+	if from < 0 || behind <= last && !s.is(behind, ',') {
+		return unscoped(f)
+	}
+	s.edits = append(s.edits, edit{token: int32(last), after: true, text: scoped.text, from: int32(from), to: int32(to), tail: scoped.tail})
+	return nil
+}
+
+// scopeColumn is the value of a new row that tells its fence.
+type scopeColumn struct {
+	index      int    // among the columns
+	typ        string // as SQL writes it, "" if not known
+	text, tail string // what stands around the copy of the value
+}
+
+// scopeColumn finds the column. A parameter takes its type from where it stands first to be converted, so that the copy
+// must be converted as the column does.
+func (s *splicer) scopeColumn(names []string, rv *pg.RangeVar, f *rowFence) *scopeColumn {
+	is := func(n string) bool { return sameName(n, f.scope.column) }
+	c := &scopeColumn{index: slices.IndexFunc(names, is), text: ", fence.row_new(fence.row_scope(" + f.scope.literal + ", "}
+	if k := s.a.rows.catalog; k != nil {
+		s.asked = true
+		if t, ok := k.Table(rv.Schemaname, rv.Relname); ok && len(t.Types) == len(t.Columns) {
+			if i := slices.IndexFunc(t.Columns, is); i >= 0 {
+				c.typ = t.Types[i]
+			}
+		}
+	}
+	if c.typ != "" {
+		c.tail = "::" + c.typ
+	}
+	c.tail += "::pg_catalog.text))"
+	return c
+}
+
+// scopedStamp is the stamp as a tree.
+func (s *splicer) scopedStamp(c *scopeColumn, value *pg.Node) *pg.Node {
+	e := s.expression(c.text[2:] + "1" + c.tail)
+	cast := e.GetFuncCall().Args[0].GetFuncCall().Args[1].GetTypeCast()
+	if c.typ != "" {
+		cast = cast.Arg.GetTypeCast()
+	}
+	cast.Arg = proto.CloneOf(value)
+	return e
+}
+
+// element returns the first token of the n-th item of the list in [i, end), -1 without one.
+func (s *splicer) element(i, end, n int) int {
 	for ; n > 0; n-- {
 		for !s.is(i, ',') {
-			if i >= int(s.match[open]) {
+			if i >= end {
 				return -1
 			}
 			i = s.next(i)
 		}
 		i++
 	}
-	if t := s.tokens[i]; t.isLiteral() && (s.is(i+1, ',') || s.is(i+1, ')')) {
-		return i
+	return i
+}
+
+// plain returns the tokens of a value that can be copied without being evaluated twice: a literal, a parameter of known
+// type, the name of a column. from is -1 for anything else.
+func (s *splicer) plain(i, end int, c *scopeColumn) (from, to int) {
+	if i < 0 || i >= end {
+		return -1, 0
 	}
-	return -1
+	switch t := s.tokens[i]; {
+	case t.isLiteral(), t.kind == param && c.typ != "":
+		return i, i + 1
+	case t.kind == word || t.kind == quoted:
+		for to = i + 1; s.is(to, '.') && to+1 < end; to += 2 {
+		}
+		return i, to
+	}
+	return -1, 0
 }
 
 // lastTarget returns the last token of the list of targets of the SELECT at i.
@@ -168,7 +243,7 @@ func (s *splicer) afterWith(i, end int) int {
 }
 
 // stampQuery does to the tree what query does to the text.
-func (s *splicer) stampQuery(q *pg.SelectStmt, scoped int, f *rowFence) bool {
+func (s *splicer) stampQuery(q *pg.SelectStmt, scoped *scopeColumn, f *rowFence) bool {
 	switch {
 	case q == nil:
 		return false
@@ -181,7 +256,14 @@ func (s *splicer) stampQuery(q *pg.SelectStmt, scoped int, f *rowFence) bool {
 			}
 		}
 	default:
-		q.TargetList = append(q.TargetList, target("", s.expression(f.once)))
+		if scoped == nil {
+			q.TargetList = append(q.TargetList, target("", s.expression(f.once)))
+			break
+		}
+		if scoped.index >= len(q.TargetList) {
+			return false
+		}
+		q.TargetList = append(q.TargetList, target("", s.scopedStamp(scoped, q.TargetList[scoped.index].GetResTarget().GetVal())))
 	}
 	return true
 }
