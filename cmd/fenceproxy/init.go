@@ -13,6 +13,7 @@ import (
 
 	"github.com/fenceproxy/fenceproxy/cmd/fenceproxy/internal/config"
 	"github.com/fenceproxy/fenceproxy/tokens"
+	"github.com/fenceproxy/fenceproxy/tokens/triggers"
 )
 
 // initOptions are the flags of init.
@@ -23,6 +24,7 @@ type initOptions struct {
 	print     bool
 	uninstall bool
 	yes       bool
+	triggers  triggerOptions
 }
 
 func newInit() *cobra.Command {
@@ -38,14 +40,25 @@ SQL is printed instead, for a DBA to run, and no database is needed. --control-r
 role of serve's --control or --upstream DSN, whose rights are checked; with --config it is
 read from there.
 
+--triggers also puts the guard on the fenced tables themselves, their partitions and children, for
+writes that no proxy sees. It says what it is going to do and does it in one transaction. Run it
+again after a change of the tables or of the configuration. --remove-triggers takes them away.
+
 --uninstall removes everything, marks included. It asks first, unless --yes is given.`,
 		Example: `  fenceproxy init --dsn postgres://postgres@db/app --control-role fence_proxy
   fenceproxy init --print > fence.sql
   fenceproxy init --dsn postgres://postgres@db/app --config fenceproxy.yaml
+  fenceproxy init --dsn postgres://postgres@db/app --triggers --fence billing=invoices,payments
+  fenceproxy init --dsn postgres://postgres@db/app --triggers --config fenceproxy.yaml --dry-run
   fenceproxy init --dsn postgres://postgres@db/app --uninstall --yes`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := o.triggers.check(cmd, o.uninstall); err != nil {
+				return usageError(cmd, err)
+			}
 			switch {
+			case o.print && (o.triggers.install || o.triggers.remove):
+				return printTriggers(cmd, &o)
 			case o.print && o.uninstall:
 				_, err := io.WriteString(cmd.OutOrStdout(), tokens.UninstallSQL())
 				return err
@@ -65,10 +78,36 @@ read from there.
 	f.BoolVar(&o.print, "print", false, "print the SQL instead of running it")
 	f.BoolVar(&o.uninstall, "uninstall", false, "remove the schema and its roles")
 	f.BoolVar(&o.yes, "yes", false, "do not ask before --uninstall")
+	o.triggers.flags(cmd)
 	return cmd
 }
 
+// printTriggers needs the database: which tables and partitions there are, only it knows.
+func printTriggers(cmd *cobra.Command, o *initOptions) error {
+	want, err := o.wantedTriggers()
+	if err != nil {
+		return err
+	}
+	conn, err := connect(cmd.Context(), o.dsn)
+	if err != nil {
+		return err
+	}
+	defer conn.Close(context.Background())
+	return runTriggers(cmd.Context(), cmd.OutOrStdout(), conn, &o.triggers, want, true)
+}
+
+func (o *initOptions) wantedTriggers() (want triggers.Config, err error) {
+	if o.triggers.install {
+		want, err = o.triggers.config(o.file, os.Environ())
+	}
+	return want, err
+}
+
 func runInit(cmd *cobra.Command, o *initOptions) error {
+	want, err := o.wantedTriggers()
+	if err != nil {
+		return err
+	}
 	role, err := controlRole(o.file)
 	if err != nil {
 		return err
@@ -89,12 +128,18 @@ func runInit(cmd *cobra.Command, o *initOptions) error {
 	if o.uninstall {
 		return uninstall(cmd, conn, where, o.yes)
 	}
+	if o.triggers.dryRun || o.triggers.remove {
+		return runTriggers(ctx, out, conn, &o.triggers, want, false)
+	}
 	report, err := tokens.Install(ctx, conn)
 	if err != nil {
 		return fmt.Errorf("database %s: %w", where, err)
 	}
 	printReport(out, where, report)
-	return printGrants(ctx, out, conn, role)
+	if err := printGrants(ctx, out, conn, role); err != nil || !o.triggers.install {
+		return err
+	}
+	return runTriggers(ctx, out, conn, &o.triggers, want, false)
 }
 
 // controlRole is the user of a configuration's control DSN; "" without a configuration.

@@ -72,3 +72,57 @@ func TestSchemaOfAnotherVersion(t *testing.T) {
 		t.Errorf("%+v", o)
 	}
 }
+
+// Triggers: shown, made, listed, printed, removed.
+func TestInitTriggers(t *testing.T) {
+	c, db, dsn := installed(t)
+	c.Exec(t, db, `CREATE TABLE invoices (id int); CREATE TABLE lines (id int) PARTITION BY RANGE (id);
+		CREATE TABLE lines_1 PARTITION OF lines FOR VALUES FROM (0) TO (10); CREATE TABLE jobs (id int)`)
+	args := func(more ...string) []string {
+		return append([]string{"init", "--dsn", dsn, "--triggers", "--fence", "billing=invoices,lines", "--fence", "jobs=jobs,nowhere"}, more...)
+	}
+	const steps = `  "public"."invoices": create the guard (billing)
+  "public"."lines": create the guard (billing)
+  "public"."lines_1": create the guard (billing)
+  "public"."jobs": create the guard (jobs)
+  the database: create the event trigger that watches DDL (1 of 2)
+  the database: create the event trigger that watches DDL (2 of 2)
+note: fence jobs: nowhere matches no table
+`
+	fenceproxy(t, args("--dry-run")...).want(t, exitOK, "triggers, not done:\n"+steps, "")
+	printed := fenceproxy(t, args("--print")...)
+	if printed.code != exitOK || !strings.Contains(printed.out, "CREATE OR REPLACE TRIGGER fence_guard BEFORE INSERT OR UPDATE OR DELETE OR TRUNCATE ON \"public\".\"lines_1\" FOR EACH STATEMENT EXECUTE FUNCTION fence.guard_write('', 'billing');") {
+		t.Errorf("%+v", printed)
+	}
+	const schema = "database DB: nothing to do, schema fence has version N\ncontrol role postgres has all the rights it needs\n"
+	fenceproxy(t, args()...).want(t, exitOK, schema+"triggers:\n"+steps+"done: 6 changes\n", "")
+	fenceproxy(t, args()...).want(t, exitOK, schema+"triggers: nothing to do, 4 in place\nnote: fence jobs: nowhere matches no table\n", "")
+	fenceproxy(t, "init", "--dsn", dsn, "--remove-triggers", "--dry-run").want(t, exitOK, `triggers, not done:
+  the database: drop the event trigger fence_ddl_end
+  the database: drop the event trigger fence_ddl_drop
+  "public"."invoices": drop the trigger fence_guard
+  "public"."lines": drop the trigger fence_guard
+  "public"."lines_1": drop the trigger fence_guard
+  "public"."jobs": drop the trigger fence_guard
+`, "")
+	if o := fenceproxy(t, "init", "--dsn", dsn, "--remove-triggers"); o.code != exitOK || !strings.HasSuffix(o.out, "done: 6 changes\n") {
+		t.Errorf("%+v", o)
+	}
+	fenceproxy(t, "init", "--dsn", dsn, "--remove-triggers").want(t, exitOK, "triggers: nothing to do, 0 in place\n", "")
+	c.Exec(t, db, printed.out)
+	fenceproxy(t, args("--dry-run")...).want(t, exitOK, "triggers: nothing to do, 4 in place\nnote: fence jobs: nowhere matches no table\n", "")
+	for args, want := range map[string]string{
+		"init --triggers":                          "no fences: --triggers needs --fence NAME=TABLE[,TABLE...] or --config FILE",
+		"init --dry-run":                           "--dry-run goes with --triggers or --remove-triggers",
+		"init --triggers --uninstall":              "--triggers, --remove-triggers and --uninstall do not go together",
+		"init --always":                            "--always and --no-event-triggers go with --triggers",
+		"init --fence a=b":                         "--fence and --bare-token go with --triggers",
+		"init --lock-timeout 1s":                   "--lock-timeout goes with --triggers or --remove-triggers",
+		"init --triggers --lock-timeout 0s --yes":  "--lock-timeout must be at least 1ms",
+		"init --triggers --fence a=b --always=yes": "invalid argument",
+	} {
+		if o := fenceproxy(t, strings.Fields(args)...); o.code != exitUsage || !strings.Contains(o.err, want) {
+			t.Errorf("%s: %+v", args, o)
+		}
+	}
+}

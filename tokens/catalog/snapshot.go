@@ -53,9 +53,8 @@ type Column struct {
 func (s *Snapshot) Columns(schema, table string) []Column { return s.columns[[2]string{schema, table}] }
 
 // Read looks at the database of conn, in one transaction. Its cost is that of reading pg_class, pg_inherits, pg_rewrite,
-// pg_constraint, pg_trigger, pg_proc and pg_depend, without what initdb made: some 20 ms for a database with hundreds of
-// tables and functions, most of it for views' and functions' texts. conn is not in a transaction; its role needs no
-// rights but to connect.
+// pg_constraint, pg_trigger, pg_proc and pg_depend, without what initdb made: 40 ms for a database of 500 tables, 500
+// views and 500 functions (BenchmarkRead). conn is not in a transaction; its role needs no rights but to connect.
 func Read(ctx context.Context, conn *pgx.Conn, fences []Fence) (*Snapshot, error) {
 	tx, err := conn.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly})
 	if err != nil {
