@@ -10,7 +10,7 @@ UNITS = $(shell $(GO) list ./... | grep -v /test/)
 # Versions of PostgreSQL that fenceproxy is for.
 MAJORS  ?= 14 15 16 17 18
 
-.PHONY: build test unit integration lint demo bench bench-locks bench-idle fuzz mutants model clean tools driver-tools locks-full
+.PHONY: build test unit integration lint demo bench bench-locks bench-idle fuzz mutants model torture clean tools driver-tools locks-full
 .PHONY: test-drivers test-matrix test-newest storm
 
 build:
@@ -92,6 +92,10 @@ mutants: tools
 # Every state of the protocol's model, and of twelve ways to break it. Under a minute; MODELFLAGS=-full has larger bounds.
 model: tools
 	$(GO) run ./test/model $(MODELFLAGS)
+
+# Everything against the guarantee for ten minutes, by a seed that TORTUREFLAGS=-torture.seed=N sets. make test does one minute.
+torture: tools
+	$(GO) test ./test/torture -count=1 -timeout 30m -run TestTorture -v -torture.time=10m $(TORTUREFLAGS)
 
 # Every fuzz target for FUZZTIME.
 fuzz: tools

@@ -57,7 +57,7 @@ func (a *actor) run(ctx context.Context) {
 		a.maybeHold("after acquire", t)
 		a.tenure(ctx, t)
 		t.release()
-		a.pause(ctx, 30)
+		pause(ctx, time.Duration(a.random.Int64N(int64(a.Rest))))
 	}
 }
 
@@ -111,13 +111,13 @@ func (a *actor) present(t *tenure) (p presentation, ok bool) {
 	e := Event{From: from, Who: a.name, Fence: a.Fence, Token: t.token, Op: Raise}
 	var err error
 	switch n := a.random.IntN(10); {
-	case n < 4 || a.conn == nil && n < 7:
+	case n < 3 || a.conn == nil && n < 6:
 		p = presentAtStartup
 		a.disconnect()
 		err = a.connect(a.item(t))
 	default:
 		p = presentBySet
-		if n >= 8 {
+		if n >= 7 {
 			p = presentLocally
 		}
 		if a.conn == nil || a.random.IntN(4) == 0 {

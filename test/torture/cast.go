@@ -19,7 +19,7 @@ type stage struct {
 }
 
 var stages = []stage{
-	{"d0", direct}, {"d1", direct}, {"d2", direct}, {"d3", direct},
+	{"d0", direct}, {"d1", direct}, {"d2", direct}, {"d3", direct}, {"d4", direct}, {"d5", direct}, {"d6", direct}, {"d7", direct},
 	{"lease", leases}, {"etcd", etcd}, {"run", psql},
 }
 

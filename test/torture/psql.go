@@ -20,7 +20,7 @@ func (a *actor) psqlTenure(ctx context.Context) {
 	script := fmt.Sprintf(`echo "token=$FENCE_TOKEN"; exec %s -X -q -v ON_ERROR_STOP=1 -v VERBOSITY=sqlstate '%s' -c "BEGIN" -c "%s" -c "%s" -c "COMMIT"`, a.Psql, dsn, insert, sleep)
 	limit, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
-	cmd := exec.CommandContext(limit, a.Binary, "run", "--lock", a.Fence, "--backend", a.Leases, "--ttl", lockTTL.String(), "--wait", "2s", "--", "sh", "-c", script)
+	cmd := exec.CommandContext(limit, a.Binary, "run", "--lock", a.Fence, "--backend", a.Leases, "--ttl", lockTTL.String(), "--wait", "1s", "--", "sh", "-c", script)
 	cmd.Env = append(os.Environ(), "PGAPPNAME="+a.name)
 	cmd.WaitDelay = time.Second
 	out, err := cmd.CombinedOutput()

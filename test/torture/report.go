@@ -140,3 +140,12 @@ func trace(v Violation, events []Event, faults []faultDone, l *ledger) string {
 	}
 	return b.String()
 }
+
+// codes counts what workers were told, by outcome and SQLSTATE.
+func codes(events []Event) string {
+	n := map[string]int{}
+	for _, e := range events {
+		n[strings.TrimSpace(string(e.Op)+" "+string(e.Outcome)+" "+e.Code)]++
+	}
+	return strings.TrimPrefix(fmt.Sprint(n), "map")
+}

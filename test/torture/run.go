@@ -37,11 +37,13 @@ func (w *world) schedule(s Schedule, sum *Summary) error {
 		}
 	})
 	<-ctx.Done()
+	played := time.Since(began)
 	for _, h := range hands {
 		if err := w.crew.wait(h, 20*time.Second); err != nil {
 			return err
 		}
 	}
+	ended := time.Since(began)
 	close(over)
 	background.Wait()
 	if err := w.calm(); err != nil {
@@ -60,6 +62,7 @@ func (w *world) schedule(s Schedule, sum *Summary) error {
 	for _, p := range w.ledger.fences {
 		clear(p.seen)
 	}
+	w.t.Logf("%d: seed %d, %v play, %v to the end, %v judged: %s", sum.Schedules, s.Seed, played.Round(time.Millisecond), ended.Round(time.Millisecond), time.Since(began).Round(time.Millisecond), codes(events))
 	sum.Schedules++
 	sum.Violations += len(w.violations)
 	sum.count(events, faults)

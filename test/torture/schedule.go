@@ -12,6 +12,7 @@ type Schedule struct {
 	Workers int
 
 	Tenure     int           // transactions of a tenure, at most
+	Rest       time.Duration // between two tenures of an actor, at most
 	Stubborn   float64       // how often a worker goes on after a refusal
 	Hold       float64       // how often it is held back at a step
 	HoldFor    time.Duration // at most
@@ -41,9 +42,10 @@ func draw(seed uint64) Schedule {
 	r := rand.New(rand.NewPCG(seed, 0))
 	s := Schedule{
 		Seed:     seed,
-		Length:   time.Duration(1500+r.IntN(2500)) * time.Millisecond,
+		Length:   time.Duration(3000+r.IntN(5000)) * time.Millisecond,
 		Workers:  3 + r.IntN(3),
-		Tenure:   1 + r.IntN(14),
+		Tenure:   1 + r.IntN(30),
+		Rest:     []time.Duration{20, 100, 300, 800}[r.IntN(4)] * time.Millisecond,
 		Stubborn: r.Float64() * 0.6,
 		Hold:     []float64{0, 0.01, 0.03, 0.1}[r.IntN(4)],
 		HoldFor:  time.Duration(10+r.IntN(400)) * time.Millisecond,

@@ -36,7 +36,11 @@ func (a *actor) acquire(ctx context.Context) (*tenure, error) {
 		return nil, err
 	}
 	// Not under ctx, which would end the lease at the end of the schedule: a zombie goes on.
-	lease, err := client.Lock(context.Background(), a.Fence, lockclient.WithWait(2*time.Second))
+	wait := time.Millisecond
+	if end, ok := ctx.Deadline(); ok {
+		wait = max(wait, time.Until(end))
+	}
+	lease, err := client.Lock(context.Background(), a.Fence, lockclient.WithWait(wait))
 	if err != nil {
 		return nil, err
 	}

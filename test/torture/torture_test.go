@@ -14,7 +14,7 @@ import (
 
 var (
 	seedFlag  = flag.Uint64("torture.seed", 0, "seed of the run; 0 draws one")
-	timeFlag  = flag.Duration("torture.time", 20*time.Second, "how long to go on")
+	timeFlag  = flag.Duration("torture.time", time.Minute, "how long to go on")
 	replay    = flag.Uint64("torture.replay", 0, "seed of one schedule: run it until it fails")
 	triesFlag = flag.Int("torture.tries", 50, "how often to run it at most")
 )
