@@ -5,7 +5,6 @@ import (
 	"math"
 	"slices"
 	"sort"
-	"strings"
 	"unicode/utf8"
 )
 
@@ -55,8 +54,9 @@ func New(cfg Config) (*Analyzer, error) {
 	}
 	a.asciiNames = true
 	for _, f := range cfg.Fences {
+		a.asciiNames = a.asciiNames && isASCII(f.RowToken) && isASCII(f.Scope)
 		for _, t := range f.Tables {
-			a.asciiNames = a.asciiNames && strings.IndexFunc(t, func(r rune) bool { return r >= utf8.RuneSelf }) < 0
+			a.asciiNames = a.asciiNames && isASCII(t)
 		}
 	}
 	for _, why := range []string{
@@ -224,7 +224,7 @@ func (a *Analyzer) judgeText(sql []byte, tokens []token, text []byte, pos []int3
 		sp.splice(p, tree, writes)
 		literal, asked = literal || sp.literal, asked || sp.asked
 	}
-	if asked {
+	if asked && a.rows.catalog != nil {
 		p.catalog = generation + 1
 	}
 	return p, literal
@@ -232,7 +232,7 @@ func (a *Analyzer) judgeText(sql []byte, tokens []token, text []byte, pos []int3
 
 // fresh reports whether what the plan took from the catalog is still so.
 func (a *Analyzer) fresh(p *Plan) bool {
-	return p.catalog == 0 || a.rows.catalog != nil && p.catalog == a.rows.catalog.Generation()+1
+	return p.catalog == 0 || p.catalog == a.rows.catalog.Generation()+1
 }
 
 // lay computes where the statements of the plan begin in this text, and where its edits go.
@@ -276,5 +276,5 @@ func hasHighBit(sql []byte) bool {
 	return false
 }
 
-// ASCIINames reports whether the names of all fenced tables are ASCII, schemas included.
+// ASCIINames reports whether the names of all fenced tables, schemas and columns in the configuration are ASCII.
 func (a *Analyzer) ASCIINames() bool { return a.asciiNames }

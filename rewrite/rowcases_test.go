@@ -185,6 +185,11 @@ var rowCases = []rowCase{
 	{sql: "INSERT INTO t (id, a, b) SELECT DISTINCT id, sum(a) OVER (PARTITION BY id), b FROM src WHERE id > 9 ORDER BY 1 FETCH FIRST 2 ROWS ONLY"},
 	{sql: "INSERT INTO t SELECT * FROM src", refused: "ZF004"},
 	{sql: "INSERT INTO arr VALUES (2)", refused: "ZF004"},
+	{sql: "INSERT INTO part VALUES (1, 2, 3, 4)", refused: "ZF004"},
+	{sql: "INSERT INTO part SELECT FROM src", refused: "ZF004"},
+	{sql: "UPDATE t SET a = s2.t.a FROM s2.t WHERE s2.t.id = 1", refused: "ZF004"},
+	{sql: "DELETE FROM t USING src JOIN s2.t ON true", refused: "ZF004"},
+	{sql: "UPDATE t x SET a = t.a FROM s2.t WHERE t.id = 1 AND x.id = 1"},
 
 	// ON CONFLICT
 	{sql: "INSERT INTO t (id, a) VALUES ($1, $2) ON CONFLICT DO NOTHING", args: []any{1, 5}},

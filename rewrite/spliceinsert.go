@@ -162,8 +162,8 @@ func (s *splicer) columns(in insertion, rv *pg.RangeVar, f *rowFence) ([]string,
 		return nil, cannotStamp("INSERT without a list of columns into a table that fenceproxy does not know",
 			"Name the columns: INSERT INTO table (a, b) VALUES ...")
 	}
-	if width > len(t.Columns) || width == 0 { // the server says so better
-		return nil, nil
+	if width > len(t.Columns) || width == 0 {
+		return nil, cannotStamp("INSERT of other columns than the table's", "Name the columns: INSERT INTO table (a, b) ...")
 	}
 	names = t.Columns[:width]
 	if slices.ContainsFunc(names, func(n string) bool { return sameName(n, f.column) }) {
