@@ -61,18 +61,27 @@ func open(ctx context.Context, a lockclient.Address) (lockclient.Backend, error)
 		cfg.Username = a.User.Username()
 		cfg.Password, _ = a.User.Password()
 	}
-	client, err := clientv3.New(cfg)
-	if err != nil {
-		return nil, err
-	}
-	ctx, cancel := context.WithTimeout(ctx, dial)
+	limited, cancel := context.WithTimeout(ctx, dial)
 	defer cancel()
-	b, err := New(ctx, client, a.Path)
+	client, err := clientv3.New(cfg) // asks for a token when there is a user
 	if err != nil {
-		return nil, errors.Join(err, client.Close())
+		return nil, opening(ctx, err, cfg, dial)
+	}
+	b, err := New(limited, client, a.Path)
+	if err != nil {
+		client.Close()
+		return nil, opening(ctx, err, cfg, dial)
 	}
 	b.owned = true
 	return b, nil
+}
+
+// opening completes an error of opening that is no more than the end of the time for it.
+func opening(ctx context.Context, err error, cfg clientv3.Config, dial time.Duration) error {
+	if ctx.Err() == nil && passing(err) {
+		return unreached(ctx, cfg, dial)
+	}
+	return err
 }
 
 func endpoint(host string, secure bool) string {

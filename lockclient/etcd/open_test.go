@@ -22,7 +22,7 @@ func TestOpenErrors(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, c := range []struct{ url, want string }{
-		{"etcd://127.0.0.1:1/?dial=200ms", "etcd at http://127.0.0.1:1"},
+		{"etcd://127.0.0.1:1/?dial=200ms", "http://127.0.0.1:1: dial tcp 127.0.0.1:1: connect: connection refused"},
 		{"etcd:///p", "no host"},
 		{"etcd://h?prefix=x", `unknown option "prefix"`},
 		{"etcd://h?dial=x", "option dial"},

@@ -22,6 +22,7 @@ type Cluster struct {
 	tb      testing.TB
 	members []*member
 	network *network
+	secure  *Certificates // nil: plain connections
 }
 
 type member struct {
@@ -34,11 +35,26 @@ type member struct {
 // that a TTL of 1 s is granted as asked.
 func Start(tb testing.TB, n int) *Cluster {
 	tb.Helper()
-	c := &Cluster{tb: tb, network: newNetwork(tb, n)}
+	return startCluster(tb, n, nil, false)
+}
+
+// StartTLS is Start for a cluster that clients reach by TLS only; mutual: with a certificate of their own only.
+func StartTLS(tb testing.TB, n int, secure *Certificates, mutual bool) *Cluster {
+	tb.Helper()
+	return startCluster(tb, n, secure, mutual)
+}
+
+func startCluster(tb testing.TB, n int, secure *Certificates, mutual bool) *Cluster {
+	tb.Helper()
+	c := &Cluster{tb: tb, network: newNetwork(tb, n), secure: secure}
 	var names []string
 	dir := tb.TempDir()
 	for i := range n {
 		m := &member{config: memberConfig{Name: fmt.Sprintf("m%d", i), Dir: filepath.Join(dir, fmt.Sprint(i)), Client: "http://" + freeAddress(tb), Limit: time.Hour}}
+		if secure != nil {
+			m.config.Client = strings.Replace(m.config.Client, "http:", "https:", 1)
+			m.config.Cert, m.config.Key, m.config.CA, m.config.Mutual = secure.ServerCert, secure.ServerKey, secure.CA, mutual
+		}
 		peer := freeAddress(tb)
 		m.config.Peer, m.config.AdvertisePeer = "http://"+peer, "http://"+peer
 		if n > 1 { // a name that only the proxies know; addresses of the loopback would bypass them
@@ -121,11 +137,19 @@ func (c *Cluster) Endpoints(members ...int) []string {
 // Client connects to the members given, or to all, until the test ends.
 func (c *Cluster) Client(members ...int) *clientv3.Client {
 	c.tb.Helper()
-	return Dial(c.tb, c.Endpoints(members...)...)
+	return c.dial(c.Endpoints(members...)...)
+}
+
+func (c *Cluster) dial(endpoints ...string) *clientv3.Client {
+	c.tb.Helper()
+	if c.secure == nil {
+		return Dial(c.tb, endpoints...)
+	}
+	return dial(c.tb, clientv3.Config{Endpoints: endpoints, TLS: c.secure.Client(c.tb)})
 }
 
 // WaitReady waits until member i answers a linearizable read.
-func (c *Cluster) WaitReady(i int) { c.tb.Helper(); waitReady(c.tb, c.Endpoints(i)[0]) }
+func (c *Cluster) WaitReady(i int) { c.tb.Helper(); waitReady(c.tb, c.dial(c.Endpoints(i)[0])) }
 
 // Leader is the number of the member that leads.
 func (c *Cluster) Leader() int {
@@ -135,7 +159,7 @@ func (c *Cluster) Leader() int {
 			if m.process == nil {
 				continue
 			}
-			client := Dial(c.tb, c.Endpoints(i)[0])
+			client := c.dial(c.Endpoints(i)[0])
 			ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 			s, err := client.Status(ctx, c.Endpoints(i)[0])
 			cancel()
@@ -152,7 +176,13 @@ func (c *Cluster) Leader() int {
 // Dial connects to endpoints until the test ends.
 func Dial(tb testing.TB, endpoints ...string) *clientv3.Client {
 	tb.Helper()
-	client, err := clientv3.New(clientv3.Config{Endpoints: endpoints, Logger: zap.NewNop()})
+	return dial(tb, clientv3.Config{Endpoints: endpoints})
+}
+
+func dial(tb testing.TB, cfg clientv3.Config) *clientv3.Client {
+	tb.Helper()
+	cfg.Logger = zap.NewNop()
+	client, err := clientv3.New(cfg)
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -160,9 +190,8 @@ func Dial(tb testing.TB, endpoints ...string) *clientv3.Client {
 	return client
 }
 
-func waitReady(tb testing.TB, endpoint string) {
+func waitReady(tb testing.TB, client *clientv3.Client) {
 	tb.Helper()
-	client := Dial(tb, endpoint)
 	defer client.Close()
 	var err error
 	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
@@ -172,7 +201,7 @@ func waitReady(tb testing.TB, endpoint string) {
 			return
 		}
 	}
-	tb.Fatalf("etcd at %s does not answer: %v", endpoint, err)
+	tb.Fatalf("etcd at %v does not answer: %v", client.Endpoints(), err)
 }
 
 func freeAddress(tb testing.TB) string {

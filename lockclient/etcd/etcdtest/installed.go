@@ -25,6 +25,6 @@ func Installed(tb testing.TB) (endpoint string) {
 		p.Process.Kill()
 		p.Wait()
 	})
-	waitReady(tb, endpoint)
+	waitReady(tb, Dial(tb, endpoint))
 	return endpoint
 }

@@ -8,6 +8,7 @@ import (
 	"syscall"
 	"time"
 
+	"go.etcd.io/etcd/client/pkg/v3/transport"
 	"go.etcd.io/etcd/server/v3/embed"
 )
 
@@ -17,6 +18,8 @@ const memberVar = "ETCDTEST_MEMBER"
 type memberConfig struct {
 	Name, Dir, Cluster          string
 	Client, Peer, AdvertisePeer string
+	Cert, Key, CA               string // for TLS with clients
+	Mutual                      bool   // clients must have a certificate
 	Existing                    bool
 	Durable                     Durability
 	Limit                       time.Duration // of its life, 0 for none
@@ -54,6 +57,10 @@ func runMember(text string) error {
 	c.ListenPeerUrls, c.AdvertisePeerUrls = one(m.Peer), one(m.AdvertisePeer)
 	if m.Existing {
 		c.ClusterState = embed.ClusterStateFlagExisting
+	}
+	c.ClientTLSInfo = transport.TLSInfo{CertFile: m.Cert, KeyFile: m.Key, ClientCertAuth: m.Mutual}
+	if m.Mutual {
+		c.ClientTLSInfo.TrustedCAFile = m.CA
 	}
 	c.TickMs, c.ElectionMs, c.UnsafeNoFsync = 50, 500, m.Durable == Volatile
 	c.BcryptCost = 4 // the least: under the race detector a password check takes seconds
