@@ -2,6 +2,7 @@ package lockclient
 
 import (
 	"context"
+	"syscall"
 	"time"
 
 	"github.com/fenceproxy/fenceproxy/tokens"
@@ -43,6 +44,12 @@ type Backend interface {
 type LossWatcher interface {
 	// WatchLoss returns ErrLost once the claim is gone, any other error when it cannot watch at the moment.
 	WatchLoss(ctx context.Context, c Claim) error
+}
+
+// Connected is what a backend has whose claims live on a connection each and end with it.
+type Connected interface {
+	// Connection of a held claim. The connection remains the backend's: only its descriptor may be looked at, and copied.
+	Connection(c Claim) syscall.Conn
 }
 
 // Request is what a Client asks of a Backend.

@@ -65,6 +65,12 @@
 //     changes.
 //   - A deadline cannot be told from a held lock (redislock #79): ErrNotAcquired is joined with the one or the other.
 //   - The same owner keeps its token across an expiry (eventstore #176): a token belongs to a claim, not to an owner.
+//   - Two work after an outage, a reconnect or a failover, each sure of its lock (Redisson #3636, curator #980, #1121, Vault
+//     #23013): no client can exclude it; each tenure has a token, and the database refuses the older one.
+//   - Tokens that have no order (dynamodb-lock-client #1, #62), or count renewals (fabric8 #4616): a token only ever means a
+//     tenure, and is higher than all before.
+//   - Renewal stops after a reconnect and never begins again (Redisson #3194): the renewer runs until the claim has ended, and
+//     the timer that ends it does not depend on the renewer.
 //   - A split brain's older leader is never told (Kubernetes #23731): its window closes without anybody telling.
 //   - Counters of tokens leak or are forgotten (Redisson #6510, SlateDB #352): etcd keeps one revision for all keys, the
 //     database one row; marks are never deleted.

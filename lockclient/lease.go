@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"syscall"
 	"time"
 )
 
@@ -76,6 +77,21 @@ func (l *Lease) Check() error {
 		l.keeper.renewSoon()
 	}
 	return err
+}
+
+// Connection is what the lock lives on, nil for a backend whose locks outlive connections (Capabilities.SessionBound). It is
+// not for reading, writing or closing. A helper process that has a copy of its descriptor keeps the lock from being given to
+// another at the very moment when this process dies; it then ends with the copy, or with its TTL.
+func (l *Lease) Connection() syscall.Conn {
+	b, ok := l.client.backend.(Connected)
+	if !ok {
+		return nil
+	}
+	k := l.keeper
+	k.mu.Lock()
+	claim := k.claim
+	k.mu.Unlock()
+	return b.Connection(claim)
 }
 
 // Confirm asks the service, in one renewal: nil when the lease was held after Confirm was called. A *LostError is final;

@@ -50,7 +50,8 @@ func newWorld(t *testing.T) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.lease = lockclient.New(b)
+	// With a long TTL the holder does not watch for losses from the beginning: here the database is to tell first.
+	w.lease = lockclient.New(b, lockclient.WithTTL(time.Hour))
 	t.Cleanup(func() { w.lease.Close() })
 	s := memory.NewServer(1)
 	s.SetEpoch(1)

@@ -2,9 +2,11 @@ package postgres
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -96,7 +98,7 @@ func (b *advisory) take(ctx context.Context, s *session, req lockclient.Request,
 			locked = true // perhaps: if not, the answer is gone, and the session is closed
 			err = fmt.Errorf("%w: %w", lockclient.ErrUnavailable, err)
 		case err != nil || a.state != "again":
-			return a, fault(err)
+			return a, fault(ctx, err)
 		}
 	}
 	return a, errors.Join(lockclient.ErrUnavailable, err)
@@ -189,7 +191,7 @@ func (b *advisory) waitError(ctx context.Context, s *session, err error) error {
 		return ctx.Err()
 	}
 	s.close()
-	return fault(err)
+	return fault(ctx, err)
 }
 
 // finish is as for leases: wait in place, and end the sessions that are in the way for too long.
@@ -225,6 +227,16 @@ func (b *advisory) finish(ctx context.Context, t *tenure, a answer) (answer, err
 	}
 }
 
+// Connection is that of the session that has the lock.
+func (b *advisory) Connection(claim lockclient.Claim) syscall.Conn {
+	conn := claim.Ref.(*tenure).session.conn.PgConn().Conn()
+	if secure, ok := conn.(*tls.Conn); ok {
+		conn = secure.NetConn()
+	}
+	raw, _ := conn.(syscall.Conn)
+	return raw
+}
+
 // Renew tells the server that the session is in use, and learns that it is still there.
 func (b *advisory) Renew(ctx context.Context, claim lockclient.Claim) (time.Duration, error) {
 	t := claim.Ref.(*tenure)
@@ -240,7 +252,7 @@ func (b *advisory) Renew(ctx context.Context, claim lockclient.Claim) (time.Dura
 	case t.session.dead.Load():
 		return 0, fmt.Errorf("%w: its session has ended: %w", lockclient.ErrLost, err)
 	}
-	return 0, fault(err)
+	return 0, fault(ctx, err)
 }
 
 func (b *advisory) Release(ctx context.Context, claim lockclient.Claim) error {
@@ -309,9 +321,11 @@ func (b *advisory) Close() error {
 	idle := b.idle
 	b.idle, b.closed = nil, true
 	b.mu.Unlock()
-	for _, s := range idle {
-		s.close()
-	}
-	b.db.close()
+	soon(func() {
+		for _, s := range idle {
+			s.close()
+		}
+		b.db.close()
+	})
 	return nil
 }

@@ -82,7 +82,7 @@ func Open(ctx context.Context, cfg Config) (lockclient.Backend, error) {
 	}
 	db := newDatabase(base)
 	if err := db.greet(ctx); err != nil {
-		db.close()
+		soon(db.close)
 		return nil, err
 	}
 	if cfg.Mode == Advisory {

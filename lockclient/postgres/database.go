@@ -57,6 +57,22 @@ func newDatabase(base *pgxpool.Config) *database {
 	return &database{config: c, ask: pool(askers), keep: pool(keepers)}
 }
 
+// closeLimit bounds Close. A server that is frozen does not answer a farewell; what is not closed by then is closed behind
+// the caller's back.
+const closeLimit = time.Second
+
+func soon(f func()) {
+	done := make(chan struct{}, 1)
+	go func() {
+		f()
+		done <- struct{}{}
+	}()
+	select {
+	case <-done:
+	case <-time.After(closeLimit):
+	}
+}
+
 func (d *database) close() {
 	d.ask.Close()
 	d.keep.Close()
@@ -66,14 +82,14 @@ func (d *database) close() {
 func (d *database) greet(ctx context.Context) error {
 	conn, err := d.ask.Acquire(ctx)
 	if err != nil {
-		return fault(err)
+		return fault(ctx, err)
 	}
 	defer conn.Release()
 	err = conn.QueryRow(ctx, "SELECT system_identifier::text, pg_catalog.current_database()::text FROM pg_catalog.pg_control_system()").Scan(&d.systemID, &d.name)
 	if err == nil {
 		err = tokens.CheckVersion(ctx, conn.Conn())
 	}
-	return fault(err)
+	return fault(ctx, err)
 }
 
 func (d *database) issuer() string { return "postgres/" + d.systemID + "/" + d.name }
@@ -90,7 +106,7 @@ func (d *database) row(ctx context.Context, pool *pgxpool.Pool, sql string, args
 	for attempt := 0; ; attempt++ {
 		conn, err := pool.Acquire(ctx)
 		if err != nil {
-			return fault(err)
+			return fault(ctx, err)
 		}
 		err = rowOf(ctx, conn.Conn(), sql, args, into...)
 		conn.Release()
@@ -100,7 +116,7 @@ func (d *database) row(ctx context.Context, pool *pgxpool.Pool, sql string, args
 		if attempt < 3 && (state(err) == "40001" || state(err) == "40P01") {
 			continue
 		}
-		return fault(err)
+		return fault(ctx, err)
 	}
 }
 
@@ -125,8 +141,9 @@ func state(err error) string {
 	return ""
 }
 
-// fault sorts an error: ErrUnavailable is in it when asking again is sensible. Errors of the context stay what they are.
-func fault(err error) error {
+// fault sorts an error: ErrUnavailable is in it when asking again is sensible. Errors of the context stay what they are;
+// a timeout that is not the context's is the connection's.
+func fault(ctx context.Context, err error) error {
 	if err == nil || errors.Is(err, lockclient.ErrUnavailable) || errors.Is(err, lockclient.ErrLost) {
 		return err
 	}
@@ -137,7 +154,7 @@ func fault(err error) error {
 	case code == "42501":
 		return fmt.Errorf("the role of the lock database must be a member of fence_control: %w", err)
 	case code == "":
-		if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		if ctx.Err() != nil && (errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)) {
 			return err
 		}
 		if errors.Is(err, tokens.ErrNoSchema) || errors.Is(err, tokens.ErrOlderSchema) || errors.Is(err, tokens.ErrNewerSchema) {

@@ -43,6 +43,7 @@ const (
 	watchSQL   = answerColumns + "fence.lease_watch($1::text, $2::text, $3::int8) AS a"
 	renewSQL   = "SELECT fence.lease_renew($1::text, $2::text)"
 	releaseSQL = "SELECT fence.lease_release($1::text, $2::text)"
+	markSQL    = "SELECT m.epoch, m.token FROM fence.mark m WHERE m.name = $1::text"
 )
 
 func (a *answer) fields(wait, blocked *int64) []any {
@@ -165,8 +166,10 @@ func (b *leases) Capabilities() lockclient.Capabilities {
 }
 
 func (b *leases) Close() error {
-	b.hub.close()
-	b.db.close()
+	soon(func() {
+		b.hub.close()
+		b.db.close()
+	})
 	return nil
 }
 

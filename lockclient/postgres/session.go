@@ -34,7 +34,7 @@ type session struct {
 func (d *database) newSession(ctx context.Context, admitPooler bool) (*session, error) {
 	conn, err := pgx.ConnectConfig(ctx, d.config.Copy())
 	if err != nil {
-		return nil, fault(err)
+		return nil, fault(ctx, err)
 	}
 	s := &session{conn: conn}
 	err = conn.QueryRow(ctx, "SELECT pg_catalog.pg_backend_pid()::oid, set_config('lock_timeout', '0', false), set_config('statement_timeout', '0', false)").Scan(&s.pid, nil, nil)
@@ -43,7 +43,7 @@ func (d *database) newSession(ctx context.Context, admitPooler bool) (*session, 
 	}
 	if err != nil {
 		closeSoon(conn)
-		return nil, fault(err)
+		return nil, fault(ctx, err)
 	}
 	return s, nil
 }
@@ -119,7 +119,7 @@ func (d *database) probePooler(ctx context.Context) error {
 	defer a.close()
 	id := newID()
 	if _, err := a.conn.Exec(ctx, "SELECT pg_catalog.set_config('fence.probe', $1::text, false)", id); err != nil {
-		return fault(err)
+		return fault(ctx, err)
 	}
 	limited, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()

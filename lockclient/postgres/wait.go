@@ -80,7 +80,7 @@ func (b *leases) pause(ctx context.Context, changed <-chan struct{}, a answer) e
 func (b *leases) finish(ctx context.Context, claim lockclient.Claim, a answer) (lockclient.Claim, error) {
 	conn, err := pgx.ConnectConfig(ctx, b.db.config.Copy())
 	if err != nil {
-		return claim, fault(err)
+		return claim, fault(ctx, err)
 	}
 	defer closeSoon(conn)
 	type outcome struct {
@@ -91,7 +91,7 @@ func (b *leases) finish(ctx context.Context, claim lockclient.Claim, a answer) (
 	go func() {
 		var o outcome
 		var wait, blocked int64
-		o.err = fault(rowOf(ctx, conn, takeSQL, []any{claim.Name, claim.Ref, true}, o.a.fields(&wait, &blocked)...))
+		o.err = fault(ctx, rowOf(ctx, conn, takeSQL, []any{claim.Name, claim.Ref, true}, o.a.fields(&wait, &blocked)...))
 		done <- o
 	}()
 	evictor := tokens.NewEvictor(b.db.name, claim.Name, a.token, b.cfg.Events, nil)

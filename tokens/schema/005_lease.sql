@@ -176,6 +176,18 @@ BEGIN
   END IF;
 END $body$;
 
+-- Tells those that watch of every mark that is raised: of a grant, and of anybody else's raise, which is the end of a lease,
+-- for its holder presents an older token now.
+CREATE FUNCTION fence.mark_told() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $body$
+BEGIN
+  IF EXISTS (SELECT FROM fence.ticket t WHERE t.name = NEW.name AND NOT t.waits) THEN
+    PERFORM pg_notify('fence_lease', NEW.name || ' ');
+  END IF;
+  RETURN NULL;
+END $body$;
+CREATE TRIGGER told AFTER INSERT OR UPDATE ON fence.mark FOR EACH ROW EXECUTE FUNCTION fence.mark_told();
+
 -- Grants the lock to a claim whose turn it is: held, busy, gone (the ticket has left the queue meanwhile), or NULL when
 -- somebody else has got it. ticketed: the claim has a ticket, which it gives up.
 CREATE FUNCTION fence.lease_grant(lock_name text, new_claim text, new_holder text, new_ttl interval, ticketed bool, patient bool)
@@ -210,9 +222,6 @@ BEGIN
   issued := fence.issue(lock_name, new_holder);
   UPDATE fence.lease k SET claim = new_claim, holder = new_holder, epoch = issued.new_epoch, token = issued.new_token, timeline = i.timeline,
     ttl = new_ttl, acquired_at = clock_timestamp(), expires_at = clock_timestamp() + new_ttl, blocked_since = NULL WHERE k.name = lock_name;
-  IF EXISTS (SELECT FROM fence.ticket t WHERE t.name = lock_name AND NOT t.waits) THEN
-    PERFORM fence.lease_notify(lock_name);
-  END IF;
   a.state := 'held'; a.epoch := issued.new_epoch; a.token := issued.new_token;
   RETURN a;
 END $body$;
@@ -401,7 +410,7 @@ BEGIN
 END $body$;
 
 REVOKE ALL ON FUNCTION fence.timeline_number(text), fence.issuer_moved(), fence.durably(), fence.enter(text, bool), fence.issue(text, text),
-  fence.lease_until(fence.lease, fence.issuer), fence.lease_notify(text), fence.lease_grant(text, text, text, interval, bool, bool),
+  fence.lease_until(fence.lease, fence.issuer), fence.lease_notify(text), fence.mark_told(), fence.lease_grant(text, text, text, interval, bool, bool),
   fence.lease_queue(text, int8), fence.lease_request(text, text, text, int8, bool), fence.lease_take(text, text, bool),
   fence.lease_renew(text, text), fence.lease_release(text, text), fence.lease_watch(text, text, int8) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION fence.lease_request(text, text, text, int8, bool), fence.lease_take(text, text, bool),
