@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -20,6 +21,7 @@ import (
 // Exit codes of the commands that hold a lock: those of sysexits.h that fit, and one more. docs/run.md has them.
 const (
 	exitInternal    = 70 // EX_SOFTWARE
+	exitOutput      = 74 // EX_IOERR
 	exitNotAcquired = 75 // EX_TEMPFAIL
 	exitLost        = lockclient.ExitLost
 )
@@ -92,6 +94,8 @@ func (f *lockFlags) open(ctx context.Context, cmd *cobra.Command, opts ...lockcl
 	switch {
 	case err == nil:
 		return c, nil
+	case ctx.Err() != nil:
+		return nil, &exit{exitNotAcquired, errors.New("interrupted before the lock service answered")}
 	case errors.Is(err, lockclient.ErrUnavailable), limited.Err() != nil:
 		return nil, &exit{exitNotAcquired, err}
 	}
@@ -116,8 +120,10 @@ func (f *lockFlags) acquire(ctx context.Context, c *lockclient.Client, name stri
 		err = errors.New("interrupted while waiting for the lock")
 	case errors.As(err, &held):
 		err = held
-	case errors.Is(err, context.DeadlineExceeded):
+	case f.wait > 0 && errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, lockclient.ErrUnavailable):
 		err = fmt.Errorf("lock %q was not free within %v", name, f.wait)
+	default:
+		err = errors.New(strings.ReplaceAll(err.Error(), "\n", ": ")) // joined errors are a line each
 	}
 	return nil, &exit{exitNotAcquired, err}
 }
@@ -130,6 +136,14 @@ func lost(l *lockclient.Lease, released error) error {
 		}
 	}
 	return nil
+}
+
+// unwritable is the exit of a command that cannot say what it has to say; nil for nil.
+func unwritable(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &exit{exitOutput, fmt.Errorf("cannot write the output: %w", err)}
 }
 
 // printJSONLine prints v as one line, for output that goes on.

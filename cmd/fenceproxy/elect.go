@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os/signal"
-	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -21,7 +19,7 @@ func newElect() *cobra.Command {
 		Long: `elect stands for the lock as ID and prints a line when it is elected, with the token, and one when
 it is not any more. A lost election is followed by the next; a signal resigns.
 
-Exit codes: 0 resigned; 75 the lock service cannot be used.`,
+Exit codes: 0 resigned; 74 output cannot be written; 75 the lock service cannot be used.`,
 		Example: `  fenceproxy elect scheduler --id node-1 --backend postgres://lock@db/app
   fenceproxy elect scheduler --id node-2 --json --backend etcd://a:2379,b:2379,c:2379`,
 		Args: arguments("NAME"),
@@ -52,7 +50,8 @@ type electionJSON struct {
 }
 
 func elect(cmd *cobra.Command, f *lockFlags, name, id string, asJSON bool) error {
-	ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+	surviveClosedOutput()
+	ctx, stop := untilInterrupted(cmd.Context())
 	defer stop()
 	client, err := f.open(ctx, cmd, lockclient.WithHolder(id))
 	if err != nil {
@@ -61,16 +60,16 @@ func elect(cmd *cobra.Command, f *lockFlags, name, id string, asJSON bool) error
 	defer client.Close()
 	out := cmd.OutOrStdout()
 	say := func(e electionJSON) error {
-		if asJSON {
-			return printJSONLine(out, e)
-		}
 		var err error
-		if e.Elected {
+		switch {
+		case asJSON:
+			err = printJSONLine(out, e)
+		case e.Elected:
 			_, err = fmt.Fprintf(out, "elected %s %s\n", e.Lock, e.Token)
-		} else {
+		default:
 			_, err = fmt.Fprintf(out, "ended %s %s: %s\n", e.Lock, e.Token, e.Reason)
 		}
-		return err
+		return unwritable(err)
 	}
 	err = client.Campaign(ctx, name, func(ctx context.Context, l *lockclient.Lease) error {
 		token := l.Fence().Token.String()
@@ -85,7 +84,11 @@ func elect(cmd *cobra.Command, f *lockFlags, name, id string, asJSON bool) error
 		}
 		return say(electionJSON{Lock: name, ID: id, Token: token, Reason: reason})
 	})
-	if err == nil || ctx.Err() != nil {
+	var said *exit
+	switch {
+	case errors.As(err, &said):
+		return said
+	case err == nil || ctx.Err() != nil:
 		return nil
 	}
 	return &exit{exitNotAcquired, err}

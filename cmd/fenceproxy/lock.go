@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os/signal"
-	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -22,7 +20,7 @@ func newLock() *cobra.Command {
 		Long: `lock takes the lock, prints its token, and holds it until standard input closes or a signal
 comes. A program that reads the token from a pipe holds the lock for as long as it lives.
 
-Exit codes: 0 released; 75 not acquired; 76 lost.`,
+Exit codes: 0 released; 74 the token cannot be written; 75 not acquired; 76 lost.`,
 		Example: `  fenceproxy lock billing --backend postgres://lock@db/app
   coproc LOCK { fenceproxy lock billing --wait 30s; }; read -r token <&"${LOCK[0]}"`,
 		Args: arguments("NAME"),
@@ -39,25 +37,28 @@ Exit codes: 0 released; 75 not acquired; 76 lost.`,
 }
 
 func hold(cmd *cobra.Command, f *lockFlags, name string, asJSON bool) error {
-	ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+	surviveClosedOutput()
+	ctx, stop := untilInterrupted(cmd.Context())
 	defer stop()
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
+	closed := make(chan struct{})
 	go func() { // a caller that has gone waits for nothing either
 		io.Copy(io.Discard, cmd.InOrStdin())
-		cancel()
+		close(closed)
+		stop()
 	}()
-	client, err := f.open(ctx, cmd)
+	client, lease, err := take(ctx, cmd, f, name)
 	if err != nil {
-		return err
+		select {
+		case <-closed:
+			return &exit{exitNotAcquired, errors.New("standard input was closed before the lock was acquired: it is held for as long as standard input is open")}
+		default:
+			return err
+		}
 	}
 	defer client.Close()
-	lease, err := f.acquire(ctx, client, name)
-	if err != nil {
-		return err
-	}
 	if err := printTenure(cmd.OutOrStdout(), lease, asJSON); err != nil {
-		return errors.Join(err, lease.Release(context.Background()))
+		lease.Release(context.Background())
+		return unwritable(err)
 	}
 	select {
 	case <-ctx.Done():
@@ -68,6 +69,19 @@ func hold(cmd *cobra.Command, f *lockFlags, name string, asJSON bool) error {
 		return err
 	}
 	return released
+}
+
+func take(ctx context.Context, cmd *cobra.Command, f *lockFlags, name string) (*lockclient.Client, *lockclient.Lease, error) {
+	client, err := f.open(ctx, cmd)
+	if err != nil {
+		return nil, nil, err
+	}
+	lease, err := f.acquire(ctx, client, name)
+	if err != nil {
+		client.Close()
+		return nil, nil, err
+	}
+	return client, lease, nil
 }
 
 // tenureJSON is a lease for --json.

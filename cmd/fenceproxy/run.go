@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
-	"os/signal"
 	"runtime"
 	"strconv"
 	"syscall"
@@ -88,12 +87,9 @@ func runUnderLock(cmd *cobra.Command, f *runFlags, argv []string) error {
 	argv = append([]string{path}, argv[1:]...)
 	limits := f.limits()
 
-	signals := make(chan os.Signal, 16)
-	for _, s := range []os.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGWINCH} {
-		if !signal.Ignored(s) { // nohup
-			signal.Notify(signals, s)
-		}
-	}
+	guardian.KeepIgnored()
+	surviveClosedOutput()
+	signals := notified(syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGWINCH)
 	waiting, giveUp := context.WithCancel(cmd.Context())
 	defer giveUp()
 	acquired := make(chan struct{})
@@ -141,12 +137,12 @@ func runUnderLock(cmd *cobra.Command, f *runFlags, argv []string) error {
 		return errors.Join(lost(lease, nil), release())
 	}
 	terminal := ownsTerminal()
-	group, err := guardian.Start(self(), guardianArgs(argv, guardian.Deadline(lease.ValidUntil()), limits, terminal), env)
+	group, err := startGroup(lease, argv, limits, env, terminal)
 	if err != nil {
 		release()
 		return &exit{exitInternal, err}
 	}
-	attend(group, lease, signals, renewed)
+	attend(group, lease, limits, client.Capabilities().SessionBound, signals, renewed)
 	if terminal {
 		takeTerminal()
 	}
@@ -158,19 +154,47 @@ func runUnderLock(cmd *cobra.Command, f *runFlags, argv []string) error {
 	if released != nil {
 		fmt.Fprintf(cmd.ErrOrStderr(), "fenceproxy: lock %q could not be released, it ends with its TTL: %v\n", f.lock, released)
 	}
-	if failure != nil {
+	var unstarted *guardian.StartError
+	switch {
+	case errors.As(failure, &unstarted):
+		return &exit{unstarted.Code, failure}
+	case failure != nil:
 		return &exit{exitInternal, fmt.Errorf("%s: %w", argv[0], failure)}
-	}
-	if code != 0 {
+	case code != 0:
 		return &exit{code, nil}
 	}
 	return nil
 }
 
-// attend passes on what happens to the lease and to us until the group is gone.
-func attend(group *guardian.Group, lease *lockclient.Lease, signals <-chan os.Signal, renewed <-chan struct{}) {
+// startGroup starts the command and its guardian. A lock that lives on a connection must not end before the command when
+// we are killed: the guardian has a copy.
+func startGroup(lease *lockclient.Lease, argv []string, limits guardian.Limits, env []string, terminal bool) (*guardian.Group, error) {
+	var keep *os.File
+	if conn := lease.Connection(); conn != nil {
+		var err error
+		if keep, err = guardian.Copy(conn); err != nil {
+			return nil, err
+		}
+		defer keep.Close()
+	}
+	args := func(fds []int) []string {
+		return guardianArgs(argv, guardian.Deadline(lease.ValidUntil()), limits, fds, terminal)
+	}
+	return guardian.Start(self(), args, env, keep)
+}
+
+// attend passes on what happens to the lease and to us until the group is gone. It relies on the guardian to end the group
+// in time, but not for longer than to half of the margin before the deadline: the guardian may be stopped.
+func attend(group *guardian.Group, lease *lockclient.Lease, limits guardian.Limits, sessionBound bool, signals <-chan os.Signal, renewed <-chan struct{}) {
 	over := lease.Done()
 	for {
+		lease.Check() // the clock that a suspended machine does not stop
+		left := time.Until(lease.ValidUntil()) - limits.Margin/2
+		if left <= 0 {
+			group.Kill()
+			left = guardian.Look
+		}
+		timer := time.NewTimer(min(left, guardian.Look))
 		select {
 		case <-group.Done():
 			return
@@ -183,13 +207,22 @@ func attend(group *guardian.Group, lease *lockclient.Lease, signals <-chan os.Si
 		case <-over:
 			over = nil
 			group.End()
+			var lost *lockclient.LostError
+			if sessionBound && errors.As(lease.Err(), &lost) && lost.Reason == lockclient.Gone {
+				group.Kill() // there is no window: the next holder is at work already
+			}
+		case <-timer.C:
 		}
+		timer.Stop()
 	}
 }
 
 func notRunnable(name string, err error) error {
-	if errors.Is(err, fs.ErrPermission) {
+	switch {
+	case errors.Is(err, fs.ErrPermission):
 		return &exit{126, fmt.Errorf("%s: permission denied", name)}
+	case errors.Is(err, syscall.EISDIR):
+		return &exit{126, fmt.Errorf("%s: is a directory", name)}
 	}
 	return &exit{127, fmt.Errorf("%s: command not found", name)}
 }
@@ -208,8 +241,11 @@ func self() string {
 
 const guardianCommand = "run-guardian"
 
-func guardianArgs(argv []string, until time.Duration, limits guardian.Limits, terminal bool) []string {
+func guardianArgs(argv []string, until time.Duration, limits guardian.Limits, fds []int, terminal bool) []string {
 	args := []string{guardianCommand, "--until", strconv.FormatInt(int64(until), 10), "--grace", limits.Grace.String(), "--margin", limits.Margin.String()}
+	for _, fd := range fds {
+		args = append(args, "--fd", strconv.Itoa(fd))
+	}
 	if terminal {
 		args = append(args, "--terminal")
 	}
@@ -220,6 +256,7 @@ func guardianArgs(argv []string, until time.Duration, limits guardian.Limits, te
 func newRunGuardian() *cobra.Command {
 	var limits guardian.Limits
 	var until int64
+	var fds []int
 	terminal := false
 	cmd := &cobra.Command{
 		Use:     guardianCommand,
@@ -234,7 +271,7 @@ func newRunGuardian() *cobra.Command {
 			return nil
 		},
 		RunE: func(_ *cobra.Command, args []string) error {
-			if err := guardian.Main(args, time.Duration(until), limits, terminal); err != nil {
+			if err := guardian.Main(args, time.Duration(until), limits, fds, terminal); err != nil {
 				return &exit{exitInternal, err}
 			}
 			return nil
@@ -244,6 +281,7 @@ func newRunGuardian() *cobra.Command {
 	cmd.Flags().Int64Var(&until, "until", 0, "first deadline")
 	cmd.Flags().DurationVar(&limits.Grace, "grace", 0, "from being told to end to the deadline")
 	cmd.Flags().DurationVar(&limits.Margin, "margin", 0, "from being killed to the deadline")
+	cmd.Flags().IntSliceVar(&fds, "fd", nil, "an open file that run has handed over")
 	cmd.Flags().BoolVar(&terminal, "terminal", false, "give the command the terminal")
 	return cmd
 }

@@ -3,8 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"os/signal"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -20,7 +18,10 @@ func newWatch() *cobra.Command {
 		Short: "Tell who holds a lock, and each change",
 		Long: `watch prints who holds the lock, since when and with which token, and a line for each change;
 "vacant" when nobody does. While the lock service cannot be asked it says so and goes on.
-It ends with a signal.`,
+It ends with a signal.
+
+Exit codes: 0 ended by a signal; 74 output cannot be written; 75 the lock service cannot be reached
+at the start.`,
 		Example: `  fenceproxy watch billing --backend postgres://lock@db/app
   fenceproxy watch billing --json --backend etcd://a:2379,b:2379,c:2379`,
 		Args: arguments("NAME"),
@@ -49,7 +50,7 @@ type leaderJSON struct {
 }
 
 func watch(cmd *cobra.Command, f *lockFlags, name string, asJSON bool) error {
-	ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+	ctx, stop := untilInterrupted(cmd.Context())
 	defer stop()
 	client, err := f.open(ctx, cmd)
 	if err != nil {
@@ -79,7 +80,7 @@ func watch(cmd *cobra.Command, f *lockFlags, name string, asJSON bool) error {
 			_, err = fmt.Fprintf(out, "%s %s %s %s since %s\n", stamp(line.At), name, line.Token, orUnknown(line.Holder), stamp(l.Since))
 		}
 		if err != nil {
-			return err
+			return unwritable(err)
 		}
 	}
 	return nil

@@ -89,18 +89,39 @@ func (o *output) String() string {
 
 var marks atomic.Int64
 
-func (w *world) start(args ...string) *process { return w.begin(false, args) }
+func (w *world) start(args ...string) *process { return w.begin(start{args: args}) }
 
 // startWithInput keeps standard input open until p.in is closed.
-func (w *world) startWithInput(args ...string) *process { return w.begin(true, args) }
+func (w *world) startWithInput(args ...string) *process {
+	return w.begin(start{args: args, input: true})
+}
 
-func (w *world) begin(input bool, args []string) *process {
+// shell runs a script in which $fenceproxy is the binary.
+func (w *world) shell(script string) *process {
+	return w.begin(start{program: "bash", args: []string{"-c", script}, input: true})
+}
+
+type start struct {
+	program string // "" is fenceproxy
+	args    []string
+	input   bool
+	out     *os.File
+}
+
+func (w *world) begin(s start) *process {
 	w.t.Helper()
 	p := &process{t: w.t, mark: fmt.Sprintf("RUN_TEST_MARK=%d.%d.", os.Getpid(), marks.Add(1)), done: make(chan struct{}), out: &output{}, err: &output{}}
-	p.cmd = exec.Command(proxytest.Binary(w.t), args...)
-	p.cmd.Env = append(os.Environ(), p.mark, "FENCEPROXY_BACKEND="+w.url())
+	binary := proxytest.Binary(w.t)
+	if s.program == "" {
+		s.program = binary
+	}
+	p.cmd = exec.Command(s.program, s.args...)
+	p.cmd.Env = append(os.Environ(), p.mark, "FENCEPROXY_BACKEND="+w.url(), "fenceproxy="+binary)
 	p.cmd.Stdout, p.cmd.Stderr = p.out, p.err
-	if input {
+	if s.out != nil {
+		p.cmd.Stdout = s.out
+	}
+	if s.input {
 		in, err := p.cmd.StdinPipe()
 		if err != nil {
 			w.t.Fatal(err)

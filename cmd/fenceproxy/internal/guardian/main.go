@@ -19,23 +19,27 @@ type Limits struct {
 	Grace, Margin time.Duration
 }
 
-// look is the longest sleep: a timer stands still while the machine is suspended.
-const look = 100 * time.Millisecond
+// Look is the longest sleep of whoever watches a deadline: a timer stands still while the machine is suspended.
+const Look = 100 * time.Millisecond
 
-// The pipes' descriptors in the guardian (exec.Cmd.ExtraFiles).
-const (
-	controlFD = 3
-	reportFD  = 4
-)
-
-// Main is the guardian process: it runs the command and returns when the group is gone. until is the first deadline.
-func Main(argv []string, until time.Duration, limits Limits, tty bool) error {
-	control, report := os.NewFile(controlFD, "control"), os.NewFile(reportFD, "report")
-	syscall.CloseOnExec(controlFD)
-	syscall.CloseOnExec(reportFD)
+// Main is the guardian process: it runs the command and returns when the group is gone. until is the first deadline, fds
+// the open files that Start has handed over.
+func Main(argv []string, until time.Duration, limits Limits, fds []int, tty bool) error {
+	if len(fds) < 2 {
+		return fmt.Errorf("%d files were handed over, not two", len(fds))
+	}
+	for _, fd := range fds {
+		syscall.CloseOnExec(fd)
+	}
+	control, report := os.NewFile(uintptr(fds[0]), "control"), os.NewFile(uintptr(fds[1]), "report")
 	// Signals are for the command, and the wrapper forwards them. Caught, not ignored: that would be inherited.
 	signals := make(chan os.Signal, 1)
-	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGQUIT, syscall.SIGHUP, syscall.SIGTSTP, syscall.SIGTTIN, syscall.SIGTTOU, syscall.SIGPIPE)
+	for _, s := range inheritable {
+		if !Ignored(s) {
+			signal.Notify(signals, s)
+		}
+	}
+	KeepIgnored()
 	adoptOrphans()
 	runtime.LockOSThread() // the parent-death signal comes when this thread ends
 
@@ -45,16 +49,33 @@ func Main(argv []string, until time.Duration, limits Limits, tty bool) error {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Foreground: tty, Ctty: 0}
 	dieWithUs(cmd.SysProcAttr)
 	if err := cmd.Start(); err != nil {
-		fmt.Fprintf(report, "failed %s\n", strings.ReplaceAll(err.Error(), "\n", " "))
+		fmt.Fprintf(report, "failed %d %s\n", startCode(err), strings.ReplaceAll(startText(argv[0], err), "\n", " "))
 		return nil
 	}
 	fmt.Fprintf(report, "started %d\n", cmd.Process.Pid)
-	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }()
 	w := &watch{group: group{cmd.Process.Pid}, limits: limits, until: until}
-	code := w.run(commands(control), ended)
+	code := w.run(commands(control), reap(cmd.Process.Pid))
 	fmt.Fprintf(report, "ended %d\n", code)
 	return nil
+}
+
+// reap waits for all our children, adopted ones too, and tells how the leader has ended.
+func reap(leader int) <-chan syscall.WaitStatus {
+	ended := make(chan syscall.WaitStatus, 1)
+	go func() {
+		for {
+			var s syscall.WaitStatus
+			pid, err := syscall.Wait4(-1, &s, 0, nil)
+			switch {
+			case pid == leader:
+				ended <- s
+				leader = 0
+			case err != nil && err != syscall.EINTR: // nobody is left
+				return
+			}
+		}
+	}()
+	return ended
 }
 
 // command is a line of the wrapper; the zero command is its death.
@@ -83,6 +104,7 @@ type watch struct {
 	until  time.Duration
 	told   bool          // SIGTERM was sent, for good
 	killAt time.Duration // then
+	lost   bool          // the lock is or will be: nothing that descends from the command may go on
 }
 
 // end tells the group to end, and gives it the grace for that, or what the deadline leaves of it.
@@ -95,18 +117,27 @@ func (w *watch) end() {
 	w.group.signal(syscall.SIGTERM)
 }
 
-func (w *watch) run(orders <-chan command, ended <-chan error) (code int) {
+func (w *watch) kill() {
+	w.group.signal(syscall.SIGKILL)
+	if w.lost {
+		killDescendants(nil)
+	}
+}
+
+func (w *watch) run(orders <-chan command, ended <-chan syscall.WaitStatus) (code int) {
 	over := false
 	for {
-		if over && w.group.gone() {
-			return code
-		}
 		t := now()
 		if t >= w.until-w.limits.Grace {
+			w.lost = true
 			w.end()
 		}
-		if w.told && t >= w.killAt {
-			w.group.kill()
+		killing := w.told && t >= w.killAt
+		if killing {
+			w.kill()
+		}
+		if over && (w.group.gone() || killing && w.group.dead()) && (!w.lost || killDescendants(nil) == 0) {
+			return code
 		}
 		timer := time.NewTimer(w.pause(t, over))
 		select {
@@ -114,16 +145,18 @@ func (w *watch) run(orders <-chan command, ended <-chan error) (code int) {
 			switch {
 			case !ok:
 				orders = nil
+				w.lost = true
 				w.end()
 			case o.verb == "until":
 				w.until = max(w.until, time.Duration(o.value))
 			case o.verb == "signal":
 				w.group.signal(syscall.Signal(o.value))
 			case o.verb == "end":
+				w.lost = true
 				w.end()
 			}
-		case err := <-ended:
-			over, ended, code = true, nil, exitCode(err)
+		case s := <-ended:
+			over, code = true, exitCode(s)
 			if !w.group.gone() { // the lock is not for what the command has left behind
 				w.end()
 			}
@@ -134,7 +167,7 @@ func (w *watch) run(orders <-chan command, ended <-chan error) (code int) {
 }
 
 func (w *watch) pause(t time.Duration, over bool) time.Duration {
-	d := look
+	d := Look
 	if over {
 		d = 5 * time.Millisecond
 	}

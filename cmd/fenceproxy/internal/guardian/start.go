@@ -8,24 +8,35 @@ import (
 	"os/exec"
 	"strconv"
 	"strings"
-	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
 
 // Group is a running command, with its guardian. Its methods may be called concurrently and do not block.
 type Group struct {
-	orders  chan string
-	done    chan struct{}
-	started chan struct{}
+	guardian *os.Process
+	orders   chan string
+	done     chan struct{}
+	before   map[int]bool // our children from before: they are not the command's
 
-	pid  int // after started
-	code int // after done
+	pid  atomic.Int64 // 0 before the guardian has told it
+	code int          // after done
 	err  error
 }
 
-// Start runs the guardian, program with args, and through it the command. until is the first deadline.
-func Start(program string, args, env []string) (*Group, error) {
+// StartError says why a command could not be started.
+type StartError struct {
+	Code int // the exit code that tells it: 126, 127, 70
+	Text string
+}
+
+func (e *StartError) Error() string { return e.Text }
+
+// Start runs the guardian, program with the args that args makes of the numbers of its open files, and through it the
+// command. keep, unless nil, stays open for as long as the guardian lives. Start adopts the orphans of this process'
+// descendants from now on, to find them if the guardian is killed.
+func Start(program string, args func(fds []int) []string, env []string, keep *os.File) (*Group, error) {
 	controlR, controlW, err := os.Pipe()
 	if err != nil {
 		return nil, err
@@ -36,24 +47,38 @@ func Start(program string, args, env []string) (*Group, error) {
 		controlW.Close()
 		return nil, err
 	}
-	cmd := exec.Command(program, args...)
+	files := []*os.File{controlR, reportW}
+	if keep != nil {
+		files = append(files, keep)
+	}
+	var fds []int
+	for _, f := range files {
+		err = errors.Join(err, inherit(f))
+		fds = append(fds, int(f.Fd()))
+	}
+	g := &Group{orders: make(chan string, 64), done: make(chan struct{}), before: map[int]bool{}}
+	for _, pid := range descendants(nil) {
+		g.before[pid] = true
+	}
+	adoptOrphans()
+	cmd := exec.Command(program, args(fds)...)
 	cmd.Args[0] = os.Args[0]
 	cmd.Env = env
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-	cmd.ExtraFiles = []*os.File{controlR, reportW}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // what ends our own group shall not end the guardian
-	err = cmd.Start()
+	if err == nil {
+		err = cmd.Start()
+	}
 	controlR.Close()
-	reportW.Close()
+	reportW.Close() // else we never see its end
 	if err != nil {
 		controlW.Close()
 		reportR.Close()
 		return nil, err
 	}
-	g := &Group{orders: make(chan string, 64), done: make(chan struct{}), started: make(chan struct{})}
+	g.guardian = cmd.Process
 	go g.write(controlW)
 	go g.read(cmd, reportR)
-	<-g.started
 	return g, nil
 }
 
@@ -81,31 +106,59 @@ func (g *Group) order(line string) {
 
 func (g *Group) read(cmd *exec.Cmd, f *os.File) {
 	defer f.Close()
-	var once sync.Once
-	started := func() { once.Do(func() { close(g.started) }) }
-	g.err = errors.New("the guardian process ended")
+	killed := errors.New("the guardian process ended")
+	g.err = killed
 	for lines := bufio.NewScanner(f); lines.Scan(); {
 		verb, rest, _ := strings.Cut(lines.Text(), " ")
 		switch verb {
 		case "started":
-			g.pid, _ = strconv.Atoi(rest)
-			started()
+			pid, _ := strconv.Atoi(rest)
+			g.pid.Store(int64(pid))
 		case "failed":
-			g.err = errors.New(rest)
+			code, text, _ := strings.Cut(rest, " ")
+			e := &StartError{Text: text}
+			e.Code, _ = strconv.Atoi(code)
+			g.err = e
 		case "ended":
 			g.code, _ = strconv.Atoi(rest)
 			g.err = nil
 		}
 	}
-	if g.err != nil && g.pid > 0 { // nobody watches the command any more
-		for n := 0; n < 1000 && !errors.Is(syscall.Kill(-g.pid, 0), syscall.ESRCH); n++ { // a zombie that nobody reaps stays
-			group{g.pid}.kill()
-			time.Sleep(5 * time.Millisecond)
+	cmd.Wait()
+	if g.err == killed {
+		g.sweep()
+	}
+	close(g.done)
+}
+
+// sweep does what the guardian, which is dead, can do no more. It returns when nobody is left, however long that takes: a
+// process that does not even die works under our lock.
+func (g *Group) sweep() {
+	left := group{int(g.pid.Load())}
+	for pause := time.Millisecond; g.strike() > 0 || !left.dead(); pause = min(2*pause, Look) {
+		time.Sleep(pause)
+		for { // those that we have adopted
+			if pid, err := syscall.Wait4(-1, nil, syscall.WNOHANG, nil); pid <= 0 && err != syscall.EINTR {
+				break
+			}
 		}
 	}
-	cmd.Wait()
-	started()
-	close(g.done)
+}
+
+// strike kills everybody and reports how many descendants there were.
+func (g *Group) strike() int {
+	group{int(g.pid.Load())}.signal(syscall.SIGKILL)
+	return killDescendants(g.before)
+}
+
+// Kill ends the command and all that it has started, at once, and the guardian, which is late: Result says that it is dead.
+func (g *Group) Kill() {
+	select {
+	case <-g.done:
+	default:
+		g.strike()
+		g.guardian.Kill()
+	}
 }
 
 // Extend moves the deadline to until; never back.
@@ -120,8 +173,8 @@ func (g *Group) End() { g.order("end\n") }
 // Done is closed when the command and its group are gone.
 func (g *Group) Done() <-chan struct{} { return g.done }
 
-// Result is the exit code of the command, once Done is closed; 128 + the signal's number when a signal has ended it. An
-// error: the command could not be started, or the guardian was killed; the group is gone then, too.
+// Result is the exit code of the command, once Done is closed; 128 + the signal's number when a signal has ended it. A
+// *StartError: there was no command. Any other error: the guardian was killed; all of the command is gone then, too.
 func (g *Group) Result() (int, error) { return g.code, g.err }
 
 // Deadline is a time on the clock of the guardian.

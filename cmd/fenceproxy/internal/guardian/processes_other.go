@@ -6,5 +6,5 @@ import "syscall"
 
 func adoptOrphans()                  {}
 func dieWithUs(*syscall.SysProcAttr) {}
-func reapOrphans(int)                {}
-func killDescendants()               {}
+func descendants(map[int]bool) []int { return nil }
+func onlyDead(int) bool              { return false }
