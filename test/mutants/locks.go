@@ -6,6 +6,7 @@ const (
 	etcd     = "lockclient/etcd"
 	postgres = "lockclient/postgres"
 	pgfence  = "lockclient/pgfence"
+	runs     = "test/run"
 )
 
 func init() { mutants = append(mutants, lockMutants...) }
@@ -106,5 +107,81 @@ var lockMutants = []mutant{
 		old:  "!twice && l.Mode() == lockclient.Exclusive {",
 		new:  "!twice {",
 		pkg:  pgfence, tests: "TestReadersPresentNothing",
+	},
+	{
+		name: "lock loss, lease table: a raised mark is the end",
+		file: "lockclient/postgres/watchloss.go",
+		old:  "if mark.Compare(claim.Token) > 0 {",
+		new:  "if false {",
+		pkg:  postgres, tests: "TestLossIsTold",
+	},
+	{
+		name: "lock loss, lease table: those that watch hear of a raise",
+		file: "tokens/schema/005*.sql",
+		old:  "    PERFORM pg_notify('fence_lease', NEW.name || ' ');\n",
+		new:  "    NULL;\n",
+		pkg:  postgres, tests: "TestLossIsTold",
+	},
+	{
+		name: "lock loss, advisory: a session that the server has ended",
+		file: "lockclient/postgres/watchloss.go",
+		old:  "s.dead.Load() || conn != nil && hungUp(conn)",
+		new:  "s.dead.Load()",
+		pkg:  postgres, tests: "TestLossIsTold",
+	},
+	{
+		name: "run: a guardian that is stopped is not waited for",
+		file: "cmd/fenceproxy/run.go",
+		old:  "		if left <= 0 {\n			group.Kill()\n",
+		new:  "		if left <= 0 {\n",
+		pkg:  runs, tests: "TestGuardianStopped",
+	},
+	{
+		name: "run: descendants of a killed guardian are found",
+		file: "cmd/fenceproxy/internal/guardian/start.go",
+		old:  "	adoptOrphans()\n",
+		pkg:  runs, tests: "TestGuardianKilledDescendants",
+	},
+	{
+		name: "run: an advisory lock outlives the wrapper",
+		file: "cmd/fenceproxy/run.go",
+		old:  "	if conn := lease.Connection(); conn != nil {",
+		new:  "	if conn := lease.Connection(); false {",
+		pkg:  runs, tests: "TestAdvisory/wrapper_killed",
+	},
+	{
+		name: "run: the guardian ends the group before the deadline",
+		file: "cmd/fenceproxy/internal/guardian/main.go",
+		old:  "		if t >= w.until-w.limits.Grace {",
+		new:  "		if false {",
+		pkg:  runs, tests: "TestNothingOutlivesTheWindow/.*/wrapper_stopped",
+	},
+	{
+		name: "run: the lock is released when the command is gone, not before",
+		file: "cmd/fenceproxy/internal/guardian/main.go",
+		old:  "		if over && (w.group.gone()",
+		new:  "		if over && (true || w.group.gone()",
+		pkg:  runs, tests: "TestSignals|TestLost|TestNothingOutlivesTheWindow",
+	},
+	{
+		name: "run: what has left the group goes with it when the lock is lost",
+		file: "cmd/fenceproxy/internal/guardian/main.go",
+		old:  "	if w.lost {\n		killDescendants(nil)\n	}\n",
+		and:  []edit{{"cmd/fenceproxy/internal/guardian/main.go", " && (!w.lost || killDescendants(nil) == 0)", ""}},
+		pkg:  runs, tests: "TestNothingOutlivesTheWindow",
+	},
+	{
+		name: "lock, elect: output that nobody reads releases",
+		file: "cmd/fenceproxy/interrupts.go",
+		old:  "func surviveClosedOutput() { notified(syscall.SIGPIPE) }",
+		new:  "func surviveClosedOutput() {}",
+		pkg:  runs, tests: "TestOutputFails",
+	},
+	{
+		name: "etcd: what is not trusted is not asked again",
+		file: "lockclient/etcd/reach.go",
+		old:  "	if refused {",
+		new:  "	if false {",
+		pkg:  etcd, tests: "TestTLS",
 	},
 }
