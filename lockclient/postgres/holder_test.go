@@ -234,7 +234,9 @@ func TestStoppedHolder(t *testing.T) {
 		l := take(t, name)
 		h := startHolder(t, w, name)
 		h.tell("lock")
-		eventually(t, "queued", func() bool { return w.text("SELECT count(*) FROM fence.ticket WHERE name = '"+name+"' AND waits") == "1" })
+		eventually(t, "queued", func() bool {
+			return w.text("SELECT count(*) FROM fence.ticket WHERE name = '"+name+"' AND waits") == "1"
+		})
 		h.signal(syscall.SIGSTOP)
 		l.Release(ctx)
 		l = take(t, name)
