@@ -97,11 +97,11 @@ model: tools
 torture: tools
 	$(GO) test ./test/torture -count=1 -timeout 30m -run TestTorture -v -torture.time=10m $(TORTUREFLAGS)
 
-# Every fuzz target for FUZZTIME.
+# Every fuzz target for FUZZTIME; go test runs their corpora (testdata/fuzz). make fuzz FUZZTIME=10m for the long run.
 fuzz: tools
 	@set -e; for package in $$($(GO) list ./...); do \
 		for target in $$($(GO) test -list '^Fuzz' $$package | grep '^Fuzz' || true); do \
-			echo "$$package $$target"; $(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) $$package; \
+			echo "$$package $$target"; $(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzzminimizetime 20x -fuzztime $(FUZZTIME) $$package; \
 		done; \
 	done
 
