@@ -110,6 +110,8 @@ type Plan struct {
 	Plain bool
 	// Failure says why the text is EffectUnknown ("" otherwise), for explain and the log; never holds a literal.
 	Failure string
+	// ASCIISplice: what is spliced in is ASCII, apart from copies of the text itself.
+	ASCIISplice bool
 
 	edits   []edit
 	catalog uint64  // the generation of the catalog that the plan rests on, plus one; 0 for none

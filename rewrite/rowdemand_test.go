@@ -117,8 +117,14 @@ func TestRowTokenNamesAreQuoted(t *testing.T) {
 		`DELETE FROM u "a""b"`: `DELETE FROM u "a""b" WHERE COALESCE("a""b"."tok", 0) OPERATOR(pg_catalog.<=) (SELECT fence.row_token('g/*', false))`,
 	} {
 		an := a.Analyze(&sc, []byte(sql), Settings{})
+		if !an.ASCIISplice {
+			t.Errorf("%s: not ASCII", sql)
+		}
 		if got := spliced(an, sql); got != want {
 			t.Errorf("%s\n got  %s\n want %s", sql, got, want)
 		}
+	}
+	if an := a.Analyze(&sc, []byte("UPDATE u AS ä SET a = 1"), Settings{}); an.ASCIISplice || !an.Spliced() {
+		t.Error("the alias is not ASCII")
 	}
 }

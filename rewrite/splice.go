@@ -64,7 +64,10 @@ func (s *splicer) splice(p *Plan, tree *pg.ParseResult, writes []rowWrite) {
 		}
 		return
 	}
-	p.edits, p.Plain = s.edits, false
+	p.edits, p.Plain, p.ASCIISplice = s.edits, false, true
+	for i := range s.edits {
+		p.ASCIISplice = p.ASCIISplice && isASCII(s.edits[i].text) && isASCII(s.edits[i].tail)
+	}
 }
 
 var unspliceable = &Refusal{
