@@ -76,16 +76,26 @@ BEGIN
   END LOOP;
 END $body$;
 
--- A guard that may be bypassed. No SET clause and no SECURITY DEFINER, for speed: every name is qualified.
+-- A guard that may be bypassed. No SET clause and no SECURITY DEFINER, for speed: every name is qualified. A fence whose
+-- name has a * is one for each name that it matches.
 CREATE FUNCTION fence.guard_or_pass_by(fences text[], bare text) RETURNS void
 LANGUAGE plpgsql AS $body$
 DECLARE
   reason pg_catalog.text := pg_catalog.btrim(pg_catalog.current_setting('fence.bypass', true));
+  f pg_catalog.text;
 BEGIN
   IF reason OPERATOR(pg_catalog.<>) '' THEN
     PERFORM fence.pass_by(fences, reason);
-  ELSE
+  ELSIF pg_catalog.strpos(pg_catalog.array_to_string(fences, ','), '*') OPERATOR(pg_catalog.=) 0 THEN
     PERFORM fence.guard(fences, bare);
+  ELSE
+    FOREACH f IN ARRAY fences LOOP
+      IF pg_catalog.strpos(f, '*') OPERATOR(pg_catalog.>) 0 THEN
+        PERFORM fence.guard_pattern(f, bare, false);
+      ELSE
+        PERFORM fence.guard(ARRAY[f], bare);
+      END IF;
+    END LOOP;
   END IF;
 END $body$;
 

@@ -155,3 +155,21 @@ func TestTokensOfOtherForms(t *testing.T) {
 	w.su.must("UPDATE fence.mark SET timeline = '00000002'")
 	expect(t, "issued on another timeline", a.do("UPDATE t SET v = 1 WHERE id = 1"), "ZF001")
 }
+
+// A fence that is a pattern: every token of the session that it matches is guarded.
+func TestPatternFence(t *testing.T) {
+	w := shared(t, one)
+	w.su.must("SELECT fence.raise('jobs/42', 0, 7, 'seed', NULL), fence.raise('jobs/43', 0, 9, 'seed', NULL)")
+	c := config("t")
+	c.Fences[0].Name, c.Bare = "jobs/*", ""
+	w.install(c)
+	for raw, want := range map[string]string{"jobs/42=7": "ok", "jobs/42=7,jobs/43=9": "ok", "jobs/42=6": "ZF001", "jobs/42=7,jobs/43=8": "ZF001", "jobs/44=1": "ZF006", "f=34": "ZF002", "34": "ZF002", "": "ZF002"} {
+		expect(t, raw, w.dial("app").token(raw).do("UPDATE t SET v = 1 WHERE id = 1"), want)
+	}
+	a := w.dial("app").token("jobs/42=7")
+	a.must("BEGIN; UPDATE t SET v = 1 WHERE id = 1")
+	p := w.start("SELECT fence.raise('jobs/42', 0, 8, 'test', NULL)")
+	expect(t, "raise", p.state(), "waits")
+	a.must("COMMIT")
+	p.get()
+}
