@@ -11,11 +11,14 @@
 //   - the commit log (commitlog.go): PostgreSQL's logical decoding gives the transactions in commit order, with the token
 //     that each writer believed in as a column of the rows it wrote. Per fence tokens never decrease, and none is below a
 //     mark that was raised before;
+//
 //   - the application's own invariants (ledger.go): transfers between accounts keep the sum, a chain of read-modify-write
 //     elements has no gap and no fork, a set loses nothing. No token is needed to see that;
+//
 //   - what the workers were told (history.go): what was acknowledged is in the commit log, what was refused is not;
+//
 //   - linearizability (linear.go): per fence, the history of raises, reads and writes has an order that a register with a
 //     mark could have produced. A connection lost at COMMIT is an open operation.
 //
-//	go test ./test/torture -count=1 -v -run TestTorture -torture.time=10m
+//     go test ./test/torture -count=1 -v -run TestTorture -torture.time=10m
 package torture

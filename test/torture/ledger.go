@@ -21,7 +21,16 @@ type page struct {
 	balances [accounts]int64
 	sets     map[int64][]int64
 	owners   map[string]string // who had a token
-	seen     map[int64]Commit  // transactions of the present schedule by their id
+
+	// Of the present schedule:
+	seen   map[int64]writing // transactions by their id
+	raised []position        // marks
+}
+
+// writing is a committed transaction's part at a fence.
+type writing struct {
+	tok      position
+	el, prev int64 // of the chain, 0 for none
 }
 
 // Violation of the guarantee or of an invariant that follows from it.
@@ -35,7 +44,7 @@ type Violation struct {
 func newLedger(report func(Violation)) *ledger {
 	l := &ledger{fences: map[string]*page{}, report: report}
 	for _, s := range stages {
-		p := &page{sets: map[int64][]int64{1: {}}, owners: map[string]string{}, seen: map[int64]Commit{}}
+		p := &page{sets: map[int64][]int64{1: {}}, owners: map[string]string{}, seen: map[int64]writing{}}
 		for i := range p.balances {
 			p.balances[i] = opening
 		}
@@ -44,13 +53,24 @@ func newLedger(report func(Violation)) *ledger {
 	return l
 }
 
+// registers is the state before a schedule.
+func (l *ledger) registers() map[string]register {
+	all := map[string]register{}
+	for fence, p := range l.fences {
+		clear(p.seen)
+		p.raised = nil
+		all[fence] = register{p.mark, p.tail}
+	}
+	return all
+}
+
 // enter judges one committed transaction.
 func (l *ledger) enter(c Commit) {
 	touched := map[string]position{}
 	accounts := map[string]bool{}
 	for _, r := range c.Changes {
 		if r.Fence == "fence" {
-			l.raised(c, r)
+			l.raise(c, r)
 			continue
 		}
 		p := l.fences[r.Fence]
@@ -62,7 +82,8 @@ func (l *ledger) enter(c Commit) {
 			l.violated(c, r.Fence, fmt.Sprintf("a row without a token: %v", r.Columns))
 			continue
 		}
-		p.seen[r.number("tx")] = c
+		wrote := p.seen[r.number("tx")]
+		wrote.tok = tok
 		if _, again := touched[r.Fence]; !again {
 			l.judgeOrder(c, r, p, tok)
 			touched[r.Fence] = tok
@@ -74,6 +95,7 @@ func (l *ledger) enter(c Commit) {
 					tok, r.Columns["el"], r.Columns["prev"], p.tail), tok.String(), p.last.String())
 			}
 			p.tail = r.number("el")
+			wrote.el, wrote.prev = r.number("el"), r.number("prev")
 		case "acct":
 			p.balances[r.number("id")-1] = r.number("bal")
 			accounts[r.Fence] = true
@@ -87,6 +109,7 @@ func (l *ledger) enter(c Commit) {
 			p.sets[gen] = list
 			delete(p.sets, gen-2)
 		}
+		p.seen[r.number("tx")] = wrote
 	}
 	for fence := range accounts {
 		p := l.fences[fence]
@@ -117,7 +140,7 @@ func (l *ledger) judgeOrder(c Commit, r Row, p *page, tok position) {
 	}
 }
 
-func (l *ledger) raised(c Commit, r Row) {
+func (l *ledger) raise(c Commit, r Row) {
 	p := l.fences[r.Columns["name"]]
 	if p == nil {
 		return
@@ -127,6 +150,7 @@ func (l *ledger) raised(c Commit, r Row) {
 		l.violated(c, r.Columns["name"], fmt.Sprintf("a mark went down (%s): from %v to %v", r.Kind, p.mark, mark), mark.String(), p.mark.String())
 	}
 	p.mark = mark
+	p.raised = append(p.raised, mark)
 }
 
 func (l *ledger) violated(c Commit, fence, what string, tokens ...string) {

@@ -88,7 +88,7 @@ func (s Summary) String() string {
 	for _, f := range []Fault{StopWorker, KillWorker, StopProxy, KillProxy, StopBackend, EndBackend, StopMember, CrashServer} {
 		fmt.Fprintf(&b, " %s %d,", f, s.Faults[f])
 	}
-	fmt.Fprintf(&b, "\n  %d violations", s.Violations)
+	fmt.Fprintf(&b, "\n  histories: %d linearizable, %d undecided\n  %d violations", s.Linearizable, s.Undecided, s.Violations)
 	return b.String()
 }
 

@@ -14,6 +14,7 @@ func (w *world) schedule(s Schedule, sum *Summary) error {
 	began := time.Now()
 	remaining := func() time.Duration { return max(time.Millisecond, s.Length-time.Since(began)) }
 	ordered := func(h *hand) error { return h.order(w.orderOf(s, remaining())) }
+	before := w.ledger.registers()
 	hands := w.crew.hands[:s.Workers]
 	for _, h := range hands {
 		if err := ordered(h); err != nil {
@@ -55,13 +56,12 @@ func (w *world) schedule(s Schedule, sum *Summary) error {
 	events, faults := w.crew.take(), w.faults
 	w.faults = nil
 	judgeTold(w.ledger, events)
+	judgeAcknowledged(w.ledger, events)
 	judgeOwners(w.ledger, events)
 	if err := w.judgeTables(); err != nil {
 		return fmt.Errorf("tables: %w", err)
 	}
-	for _, p := range w.ledger.fences {
-		clear(p.seen)
-	}
+	judgeLinear(w.ledger, before, events, sum)
 	w.t.Logf("%d: seed %d, %v play, %v to the end, %v judged: %s", sum.Schedules, s.Seed, played.Round(time.Millisecond), ended.Round(time.Millisecond), time.Since(began).Round(time.Millisecond), codes(events))
 	sum.Schedules++
 	sum.Violations += len(w.violations)

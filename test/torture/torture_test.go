@@ -46,7 +46,12 @@ func TestTorture(t *testing.T) {
 		if err := w.schedule(s, sum); err != nil {
 			t.Fatalf("schedule %d (seed %d): %v", i, s.Seed, err)
 		}
+		if tried := sum.Committed + sum.Refused; tried > 500 && sum.Committed < tried/20 {
+			fmt.Printf("first violation after %.1f s\n", time.Since(began).Seconds())
+			t.Fatalf("of %d transactions only %d were committed: their holders are refused too", tried, sum.Committed)
+		}
 		if w.violated() {
+			fmt.Printf("first violation after %.1f s\n", time.Since(began).Seconds())
 			t.Errorf("schedule %d, try again: go test ./test/torture -count=1 -run TestTorture -torture.replay=%d", i, s.Seed)
 			break
 		}

@@ -42,9 +42,9 @@ func newWorld(t testing.TB, workers int) *world {
 	w := &world{t: t, crew: &crew{}}
 	w.ledger = newLedger(w.violation)
 	w.cluster = pgtest.Start(t, pgtest.WithSetting("wal_level", "logical"), pgtest.WithSetting("max_prepared_transactions", "100"),
-		pgtest.WithSetting("max_connections", "300"), pgtest.WithSetting("restart_after_crash", "on"))
+		pgtest.WithSetting("max_connections", "300"), pgtest.WithSetting("restart_after_crash", "on"), pgtest.WithSetting("log_min_messages", "fatal"))
 	w.db = w.cluster.NewDatabase(t)
-	w.cluster.Exec(t, w.db, "CREATE ROLE app LOGIN; "+common)
+	w.cluster.Exec(t, w.db, "CREATE ROLE app LOGIN; CREATE ROLE control SUPERUSER LOGIN; ALTER ROLE control SET synchronous_commit = off; "+common)
 	var fences []string
 	for _, s := range stages {
 		w.cluster.Exec(t, w.db, s.tables())
@@ -54,7 +54,7 @@ func newWorld(t testing.TB, workers int) *world {
 	w.cluster.Exec(t, w.db, fmt.Sprintf("SELECT pg_create_logical_replication_slot('%s', 'test_decoding')", slot))
 	w.members = etcdtest.Start(t, 3)
 	for range 2 {
-		w.proxies = append(w.proxies, proxytest.Start(t, w.cluster.DSN(w.db, "postgres"), append(fences, "--takeover-grace", grace.String())...))
+		w.proxies = append(w.proxies, proxytest.Start(t, w.cluster.DSN(w.db, "control"), append(fences, "--takeover-grace", grace.String())...))
 	}
 	if err := w.crew.hire(workers); err != nil {
 		t.Fatal(err)
@@ -64,7 +64,7 @@ func newWorld(t testing.TB, workers int) *world {
 }
 
 func (w *world) orderOf(s Schedule, length time.Duration) order {
-	o := order{Schedule: s, Length: length, Server: w.cluster.DSN(w.db, "app"), Leases: w.cluster.DSN(w.db, "postgres"),
+	o := order{Schedule: s, Length: length, Server: w.cluster.DSN(w.db, "app"), Leases: w.cluster.DSN(w.db, "control"),
 		Binary: proxytest.Binary(w.t), Psql: w.cluster.Program("psql")}
 	for _, p := range w.proxies {
 		o.Proxies = append(o.Proxies, p.DSN(w.db, "app"))
