@@ -1,6 +1,9 @@
 package main
 
-import "testing"
+import (
+	"slices"
+	"testing"
+)
 
 // A mutant whose text has moved on breaks nothing and would be found only by the long run.
 func TestEveryMutantStillApplies(t *testing.T) {
@@ -8,11 +11,19 @@ func TestEveryMutantStillApplies(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, m := range mutants {
+	for _, m := range slices.Concat(planted, mutants) {
 		for _, e := range m.edits() {
 			if _, err := e.apply(root, nil); err != nil {
 				t.Errorf("%s: %v", m.name, err)
 			}
+		}
+	}
+}
+
+func TestHuntedMutantsAreInTheList(t *testing.T) {
+	for _, h := range hunted {
+		if _, err := find(h.mutant); err != nil {
+			t.Error(err)
 		}
 	}
 }

@@ -31,6 +31,8 @@ func (m mutant) edits() []edit { return append([]edit{{m.file, m.old, m.new}}, m
 func main() {
 	pattern := flag.String("run", "", "regular expression: only mutants whose name matches")
 	verbose := flag.Bool("v", false, "print what the tests print")
+	hunting := flag.Bool("hunt", false, "let the harness of test/torture find those that break the guarantee, and print how long that took")
+	budget := flag.Duration("budget", 5*time.Minute, "with -hunt: time for each")
 	flag.Parse()
 	root, err := moduleRoot()
 	if err != nil {
@@ -39,6 +41,12 @@ func main() {
 	which, err := regexp.Compile(*pattern)
 	if err != nil {
 		fail(err)
+	}
+	if *hunting {
+		if err := hunt(root, which, *budget, *verbose); err != nil {
+			fail(err)
+		}
+		return
 	}
 	var survived, killed int
 	green := map[string]bool{}
@@ -93,41 +101,50 @@ func moduleRoot() (string, error) {
 
 // try runs the tests on the broken product and returns those that failed.
 func (m mutant) try(root string) (red []string, output string, err error) {
+	err = m.broken(root, func(env []string) error {
+		red, output, err = m.test(root, env)
+		return err
+	})
+	return red, output, err
+}
+
+// broken calls f with an environment in which go builds the broken product.
+func (m mutant) broken(root string, f func(env []string) error) error {
 	dir, err := os.MkdirTemp("", "mutant")
 	if err != nil {
-		return nil, "", err
+		return err
 	}
 	defer os.RemoveAll(dir)
 	overlay := struct{ Replace map[string]string }{map[string]string{}}
 	for _, e := range m.edits() {
-		broken, err := e.apply(root, overlay.Replace)
+		texts, err := e.apply(root, overlay.Replace)
 		if err != nil {
-			return nil, "", err
+			return err
 		}
-		for path, text := range broken {
+		for path, text := range texts {
 			file := filepath.Join(dir, fmt.Sprintf("%d-%s", len(overlay.Replace), filepath.Base(path)))
 			if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
-				return nil, "", err
+				return err
 			}
 			overlay.Replace[path] = file
 		}
 	}
 	raw, err := json.Marshal(overlay)
 	if err != nil {
-		return nil, "", err
+		return err
 	}
 	file := filepath.Join(dir, "overlay.json")
 	if err := os.WriteFile(file, raw, 0o644); err != nil {
-		return nil, "", err
+		return err
 	}
 	// By GOFLAGS, so that it holds for the builds that the tests start as well.
 	env := append(os.Environ(), "GOFLAGS="+strings.TrimSpace(os.Getenv("GOFLAGS")+" -overlay="+file), "FENCEPROXY_TEST_BINARY=")
 	build := exec.Command("go", "build", "./...")
 	build.Dir, build.Env = root, env
 	if out, err := build.CombinedOutput(); err != nil {
-		return nil, "", fmt.Errorf("the mutant does not compile: %w\n%s", err, out)
+		return fmt.Errorf("the mutant does not compile: %w\n%s", err, out)
 	}
-	return m.test(root, env)
+	return f(env)
 }
 
 // test runs the mutant's tests and returns those that failed, the innermost ones.

@@ -1,0 +1,156 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+)
+
+// torture is the package of the harness that knows nothing of the mutants.
+const torture = "test/torture"
+
+// hunted are the mutants that break the guarantee in a way that the harness must find by itself, with the number of the
+// fault in the literature of fencing that they stand for. What is not here breaks something else: what a client is told,
+// how long it waits, or one schedule of the protocol that only a conversation written for it has.
+var hunted = []struct{ mutant, stands string }{
+	{"no guard", "M11: fences in the memory of two proxies, which reject and nothing more"},
+	{"guard, extended protocol", "M1"},
+	{"guard, simple protocol", "M1"},
+	{"a guard counts in later transactions", "M2, M10: checked outside of the transaction, cached per connection"},
+	{"lock in the guard, fast, extended protocol", "M3, M4: check without a lock"},
+	{"lock in the guard, fast, simple protocol", "M3, M4"},
+	{"lock in the guard, slow and session", "M3, M4"},
+	{"guard reads in the statement after the lock", "M3: the snapshot is older than the lock"},
+	{"xmax rule, fast, extended protocol", "M5: plain read above READ COMMITTED"},
+	{"xmax rule, fast, simple protocol", "M5"},
+	{"guard again after ROLLBACK TO", "M6"},
+	{"raise at the first write", "M7: fenced not at takeover but at the first write"},
+	{"lock token, etcd: the create revision, not the header's", "M8"},
+	{"equality passes, guard", "M9: < for <="},
+	{"durable raise", "M12: fence forgotten in a crash"},
+	{"one guard in a thousand is left out", "planted"},
+}
+
+// planted are mutants that only the harness is for.
+var planted = []mutant{
+	{
+		name: "no guard",
+		file: "wire/relay/guard.go",
+		old:  "func (d *demand) none() bool { return !d.session && d.fences.Empty() }",
+		new:  "func (d *demand) none() bool { return true }",
+	},
+	{
+		name: "one guard in a thousand is left out",
+		file: "wire/relay/guard.go",
+		old:  "func (d *demand) none() bool { return !d.session && d.fences.Empty() }",
+		new:  "func (d *demand) none() bool { return rand.IntN(1000) == 0 || !d.session && d.fences.Empty() }",
+		and:  []edit{{"wire/relay/guard.go", "import (\n", "import (\n	\"math/rand/v2\"\n\n"}},
+	},
+	{
+		name: "a guard counts in later transactions",
+		file: "wire/relay/engine.go",
+		old:  "if !e.tx.block || h.epoch != e.tx.epoch || h.serial != e.token.serial {",
+		new:  "if false {",
+	},
+	{
+		name: "raise at the first write",
+		file: "tokens/announcer.go",
+		old:  "	if s.InRecovery || len(l) == 0 {\n		return nil, nil",
+		new:  "	if s.InRecovery || len(l) >= 0 {\n		return nil, nil",
+		and: []edit{{"tokens/schema/*.sql",
+			"  PERFORM pg_advisory_xact_lock_shared(1178947139, mark_id);\n",
+			"  PERFORM fence.raise(f, e, c, NULL, NULL);\n  PERFORM pg_advisory_xact_lock_shared(1178947139, mark_id);\n"}},
+	},
+}
+
+func find(name string) (mutant, error) {
+	all := slices.Concat(planted, mutants)
+	i := slices.IndexFunc(all, func(m mutant) bool { return m.name == name })
+	if i < 0 {
+		return mutant{}, fmt.Errorf("no mutant is called %q", name)
+	}
+	return all[i], nil
+}
+
+// hunt lets the harness loose on each mutant and prints how long it took to find it; at last on the product as it is,
+// for as long as the slowest took.
+func hunt(root string, which *regexp.Regexp, budget time.Duration, verbose bool) error {
+	var survived []string
+	slowest := time.Duration(0)
+	for _, h := range hunted {
+		if !which.MatchString(h.mutant) {
+			continue
+		}
+		m, err := find(h.mutant)
+		if err != nil {
+			return err
+		}
+		var found time.Duration
+		var how string
+		err = m.broken(root, func(env []string) error {
+			found, how, err = torment(root, env, budget)
+			return err
+		})
+		if err != nil {
+			return fmt.Errorf("%s: %w", m.name, err)
+		}
+		if found == 0 {
+			survived = append(survived, m.name)
+			fmt.Printf("SURVIVED  %-60s %v   %s\n", m.name, budget, h.stands)
+			continue
+		}
+		slowest = max(slowest, found)
+		fmt.Printf("found     %-60s %6.1f s   %s\n", m.name, found.Seconds(), h.stands)
+		if verbose {
+			fmt.Println(how)
+		}
+	}
+	if slowest > 0 {
+		found, how, err := torment(root, os.Environ(), max(slowest, time.Minute))
+		if err != nil {
+			return err
+		}
+		if found != 0 {
+			return fmt.Errorf("the product itself:\n%s", how)
+		}
+		fmt.Printf("clean     the product as it is, %v\n", max(slowest, time.Minute).Round(time.Second))
+	}
+	if len(survived) > 0 {
+		return fmt.Errorf("not found within %v: %s", budget, strings.Join(survived, "; "))
+	}
+	return nil
+}
+
+// torment runs the harness and returns after how long it has seen a violation, 0 for never.
+func torment(root string, env []string, budget time.Duration) (found time.Duration, how string, err error) {
+	cmd := exec.Command("go", "test", "-count=1", fmt.Sprintf("-timeout=%v", budget+5*time.Minute), "-run=TestTorture", "-v",
+		"./"+torture, fmt.Sprintf("-torture.time=%v", budget))
+	cmd.Dir, cmd.Env = root, env
+	out, err := cmd.CombinedOutput()
+	if err == nil {
+		return 0, "", nil
+	}
+	m := firstViolation.FindStringSubmatch(string(out))
+	if m == nil {
+		return 0, "", fmt.Errorf("the harness failed: %w\n%s", err, out)
+	}
+	found, err = time.ParseDuration(m[1] + "s")
+	return max(found, time.Millisecond), violations(string(out)), err
+}
+
+var firstViolation = regexp.MustCompile(`first violation after ([0-9.]+) s`)
+
+// violations are the lines that tell what was seen.
+func violations(out string) string {
+	var lines []string
+	for line := range strings.Lines(out) {
+		if strings.Contains(line, ": fence ") || strings.Contains(line, "try again") || strings.Contains(line, "only ") {
+			lines = append(lines, "          "+strings.TrimSpace(line))
+		}
+	}
+	return strings.Join(lines, "\n")
+}
