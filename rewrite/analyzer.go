@@ -109,6 +109,9 @@ func (a *Analyzer) Analyze(sc *Scratch, sql []byte, s Settings) Analysis {
 	}
 	a.stats.misses.Add(1)
 	plan, literal := a.judge(sql, sc.tokens)
+	if plan.Failure == "" {
+		plan.sign(sc.shape)
+	}
 	an := a.lay(sc, sql, plan)
 	if plan.Failure != "" {
 		a.stats.stripes[0].unknown.Add(1)

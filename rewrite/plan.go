@@ -85,6 +85,7 @@ type Statement struct {
 	Name          string   // prepared statement, savepoint or cursor, folded as PostgreSQL folds it
 	Token         *Token   // for KindSetToken
 	Refuse        *Refusal // not nil: refuse, whatever the mode of the fence
+	Shape         uint64   // fingerprint of the shape of the text, for logs; 0 when it could not be read
 	Verb          string   // command word for metrics and explain: "UPDATE", "COPY FROM", "SELECT"; closed set
 }
 

@@ -35,9 +35,14 @@ type recorder struct {
 	metrics *metrics.Metrics
 	log     *zap.Logger // with the session's fields
 	flood   *logging.Flood
+
+	decisions *logging.Decisions
 }
 
-var _ relay.Recorder = (*recorder)(nil)
+var (
+	_ relay.Recorder = (*recorder)(nil)
+	_ relay.Decider  = (*recorder)(nil)
+)
 
 // ForSession is the recorder of one session; log carries the session's fields.
 func (r *recorder) ForSession(log *zap.Logger) relay.Recorder {

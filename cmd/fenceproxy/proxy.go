@@ -27,13 +27,15 @@ type proxy struct {
 	load     loader
 	log      *zap.Logger
 	setLevel func(string) error
-	metrics  *metrics.Metrics
-	holder   *holding.Holder // nil unless it holds a lock for its clients
-	control  *tokens.Control // nil unless the mode is enforce
-	known    tokens.Known
-	server   *relay.Server
-	ready    *admin.Readiness
-	admin    *admin.Server // nil without an address
+
+	decisions *logging.Decisions
+	metrics   *metrics.Metrics
+	holder    *holding.Holder // nil unless it holds a lock for its clients
+	control   *tokens.Control // nil unless the mode is enforce
+	known     tokens.Known
+	server    *relay.Server
+	ready     *admin.Readiness
+	admin     *admin.Server // nil without an address
 
 	clientTLS   *relay.ClientTLS // nil without TLS, both
 	upstreamTLS *relay.UpstreamTLS
@@ -59,6 +61,11 @@ func assemble(c *config.Config, load loader, log *logging.Logger, loops int) (*p
 	m := metrics.New(metrics.Build{Version: b.Version, Commit: b.Commit, GoVersion: b.Go, Schema: strconv.Itoa(b.Schema), Mode: string(c.Mode)}, c.FenceNames())
 	p := &proxy{config: c, load: load, log: log.Logger, setLevel: log.SetLevel, metrics: m, clientTLS: clients, upstreamTLS: server.TLS}
 	p.running, p.stop = context.WithCancel(context.Background())
+	p.decisions = logging.NewDecisions(c.DecisionFile, log.Out, m.DecisionDropped)
+	if err := p.decisions.Set(string(c.Decisions), c.DecisionRate); err != nil {
+		p.close()
+		return nil, err
+	}
 	flood := logging.NewFlood()
 	var ping func(context.Context) error
 	if c.Mode == config.ModeEnforce {
@@ -88,7 +95,7 @@ func assemble(c *config.Config, load loader, log *logging.Logger, loops int) (*p
 		Current:   func() *relay.Config { return p.current.Load().session },
 		Upstream:  server,
 		ClientTLS: clients,
-		Recorder:  &recorder{Recorder: m.Recorder, metrics: m, log: p.log, flood: flood},
+		Recorder:  &recorder{Recorder: m.Recorder, metrics: m, log: p.log, flood: flood, decisions: p.decisions},
 		Events:    m,
 		Log:       p.log,
 		Limits:    relayLimits(c),
@@ -180,6 +187,7 @@ func (p *proxy) close() {
 	if p.admin != nil {
 		p.admin.Close()
 	}
+	p.decisions.Close()
 	p.log.Sync()
 }
 

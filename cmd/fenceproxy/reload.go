@@ -66,7 +66,10 @@ func (p *proxy) tryReload() (*reloaded, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := p.reloadTLS(); err != nil { // the last that can fail
+	if err := p.reloadTLS(); err != nil {
+		return nil, err
+	}
+	if err := errors.Join(p.decisions.Reopen(), p.decisions.Set(string(c.Decisions), c.DecisionRate)); err != nil {
 		return nil, err
 	}
 	for _, w := range warnings {

@@ -20,7 +20,7 @@ func (s *Server) relayCancel(client *clientLeg, request wire.Startup) {
 	relayed := false
 	defer func() { s.events.Canceled(relayed) }()
 	if !s.cancels.enter() {
-		s.log.Warn("cancel request dropped: too many at a time", zap.Stringer("remote", client.RemoteAddr()))
+		s.log.Warn("cancel request dropped: too many at a time", zap.String("remote", remoteName(client.raw)))
 		return
 	}
 	defer s.cancels.leave()

@@ -333,6 +333,7 @@ func (e *Engine) clientExecute(body []byte) bool {
 
 // executeWithCare deals with an Execute that is more than forwarded.
 func (e *Engine) executeWithCare(v verdict) bool {
+	e.about = shapeOf(v.plan)
 	if e.cfg.Mode == ModeObserve {
 		e.observeExecute(v)
 	} else if e.refuseExecute(v) {

@@ -14,6 +14,8 @@ type Startup struct {
 	User        string
 	Database    string
 	Application string
+	Remote      string  // of the client's connection, for the log
+	Decider     Decider // nil wants no decisions
 }
 
 // phase of a session.
@@ -97,7 +99,8 @@ type Engine struct {
 	refused       *tokens.Error
 	asked         bool // the held message's question was answered
 	probe         probe
-	passed        bool // in mode off: something was sent since the last ReadyForQuery
+	about         uint64 // shape of the text that the current message is about
+	passed        bool   // in mode off: something was sent since the last ReadyForQuery
 	question      questionAnswer
 	shadow        shadow
 }

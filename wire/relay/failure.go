@@ -135,12 +135,12 @@ func (e *Engine) guardFailed(g *guardRun, fields wire.ErrorFields) reply {
 	switch {
 	case len(code) == 5 && code[0] == 'Z' && code[1] == 'F':
 		if r := e.unknownName(string(code), fields); r != nil {
-			e.rec.Rejected(r.Code, r.Fence, ByDatabase)
+			e.rejected(r.Code, r.Fence, ByDatabase, g.shape())
 			at := len(e.smem)
 			e.smem = r.append(e.smem, "ERROR")
 			return reply{instead: e.smem[at:]}
 		}
-		e.rec.Rejected(string(code), e.guardedFence(g), ByDatabase)
+		e.rejected(string(code), e.guardedFence(g), ByDatabase, g.shape())
 		return e.plainError(fields)
 	case string(code) == "25P02", // the transaction was aborted before: the client's statement would have met the same
 		string(code) == "40001", // a snapshot older than a raise: a retry gets a clear answer
@@ -155,7 +155,7 @@ func (e *Engine) guardFailed(g *guardRun, fields wire.ErrorFields) reply {
 		Detail:  "The guard failed: " + string(message) + " (SQLSTATE " + string(code) + ").",
 		Hint:    guardHint(string(code)),
 	}}
-	e.rec.Rejected(r.Code, e.guardedFence(g), ByDatabase)
+	e.rejected(r.Code, e.guardedFence(g), ByDatabase, g.shape())
 	at := len(e.smem)
 	e.smem = r.append(e.smem, "ERROR")
 	return reply{instead: e.smem[at:]}

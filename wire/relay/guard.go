@@ -11,6 +11,7 @@ type demand struct {
 	fences rewrite.FenceSet // the token of each of these
 	// session: every token that the session has, because the statement may write anything.
 	session bool
+	shape   uint64 // of the statement's text
 }
 
 func (d *demand) none() bool { return !d.session && d.fences.Empty() }
@@ -34,6 +35,9 @@ func (e *Engine) addPlan(d *demand, p *rewrite.Plan) {
 }
 
 func (e *Engine) addStatement(d *demand, st *rewrite.Statement) {
+	if d.shape == 0 {
+		d.shape = st.Shape
+	}
 	switch st.Kind {
 	case rewrite.KindNoBlock, rewrite.KindPrepare:
 		return
@@ -133,6 +137,7 @@ func (e *Engine) unheld(d *demand) {
 	if h == nil || d.none() {
 		return
 	}
+	wanted := *d
 	if d.session && h.session {
 		d.session = false
 	}
@@ -144,6 +149,7 @@ func (e *Engine) unheld(d *demand) {
 	d.fences = rewrite.FenceSet{}
 	if d.none() {
 		e.rec.Guard(GuardSkipped)
+		e.decide(VerdictHeld, &wanted)
 	}
 }
 
@@ -159,12 +165,12 @@ func (e *Engine) guardExecute(d *demand) {
 	}
 	e.tx.touchedNow = true
 	if d.session {
-		e.guardSlowly(reservedSession, demand{session: true}, GuardSession)
+		e.guardSlowly(reservedSession, demand{session: true, shape: d.shape}, GuardSession)
 	}
 	if d.fences.Empty() {
 		return
 	}
-	only := demand{fences: d.fences}
+	only := demand{fences: d.fences, shape: d.shape}
 	if f, t, ok := e.fastFence(d.fences); ok {
 		e.guardFast(f, t, only)
 		return
@@ -258,6 +264,9 @@ func (s *slot) become(k slotKind, o origin, p purpose) { s.kind, s.origin, s.pur
 
 // guardPassed: the server has run a guard to its end.
 func (e *Engine) guardPassed(g *guardRun) {
+	if g != nil {
+		e.decide(VerdictGuarded, &g.demand)
+	}
 	if g == nil || !g.block || !e.tx.block || g.epoch != e.tx.epoch || g.serial != e.token.serial {
 		return
 	}

@@ -29,7 +29,7 @@ func (e *Engine) startupReady(state byte, out *Output) reply {
 	}
 	e.answered()
 	if err := e.checkStartup(); err != nil {
-		e.rec.Rejected(err.Code, err.Fence, ByProxy)
+		e.rejected(err.Code, err.Fence, ByProxy, 0)
 		e.fatalError(err, out)
 		return reply{drop: true}
 	}
@@ -68,7 +68,7 @@ func (e *Engine) checkStartup() *tokens.Error {
 func (e *Engine) startupAnnounced(err *tokens.Error, out *Output) {
 	e.smem = nil // FromServer's bytes may still be on their way out
 	if err != nil {
-		e.rec.Rejected(err.Code, err.Fence, ByProxy)
+		e.rejected(err.Code, err.Fence, ByProxy, 0)
 		e.fatalError(err, out)
 		return
 	}

@@ -61,6 +61,7 @@ func (e *Engine) clientQuery(body []byte) bool {
 		return false
 	}
 	a := e.analyze(sql)
+	e.about = shapeOf(a.Plan)
 	if a.Plain {
 		e.countStatements(a.Plan)
 		e.boundary(slotQuery)
@@ -215,10 +216,10 @@ func (e *Engine) spliceGuards(run *queryRun, statement int, d demand) int {
 	if d.session {
 		e.rec.Guard(GuardSession)
 		e.cmem = append(tokens.AppendGuardSession(e.cmem, e.cfg.Bare, e.tokenlessPasses()), ';')
-		run.steps = append(run.steps, step{statement: statement, injected: true, guard: e.newRun(demand{session: true})})
+		run.steps = append(run.steps, step{statement: statement, injected: true, guard: e.newRun(demand{session: true, shape: d.shape})})
 	}
 	if !d.fences.Empty() {
-		only := demand{fences: d.fences}
+		only := demand{fences: d.fences, shape: d.shape}
 		switch f, t, ok := e.fastFence(d.fences); {
 		case ok && e.fastPrepared(f, t):
 			e.rec.Guard(GuardFast)

@@ -93,7 +93,7 @@ func (e *Engine) poisonExtended(r refusal) {
 func (e *Engine) refusing(s *slot, r refusal) {
 	s.origin = poisoned
 	s.refusal = &r
-	e.rec.Rejected(r.Code, r.Fence, r.by)
+	e.rejected(r.Code, r.Fence, r.by, e.about)
 }
 
 // refuseName poisons a message that names something of the engine's own, or by a name that the engine could take for

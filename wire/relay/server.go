@@ -209,7 +209,7 @@ func (s *Server) admit(l *clientLeg, start *wire.Startup) *refused {
 // refuse tells a client why it gets no session.
 func (s *Server) refuse(l *clientLeg, r *refused) {
 	s.events.Refused(r.reason)
-	s.log.Info("connection refused", zap.Stringer("remote", l.RemoteAddr()), zap.Stringer("reason", r.reason), zap.Error(r.words))
+	s.log.Info("connection refused", zap.String("remote", remoteName(l.raw)), zap.Stringer("reason", r.reason), zap.Error(r.words))
 	turnAway(l.Conn, r.words)
 }
 
@@ -221,10 +221,10 @@ func (s *Server) refuseStartup(l *clientLeg, err error) {
 		s.refuse(l, &refused{RefuseStartup, words})
 	case isTimeout(err): // as PostgreSQL, which says nothing here either
 		s.events.Refused(RefuseSilent)
-		s.log.Info("connection refused", zap.Stringer("remote", l.RemoteAddr()), zap.Stringer("reason", RefuseSilent))
+		s.log.Info("connection refused", zap.String("remote", remoteName(l.raw)), zap.Stringer("reason", RefuseSilent))
 	case errors.As(err, &handshake):
 		s.events.Refused(RefuseTLS)
-		s.log.Info("connection refused", zap.Stringer("remote", l.RemoteAddr()), zap.Stringer("reason", RefuseTLS), zap.Error(err))
+		s.log.Info("connection refused", zap.String("remote", remoteName(l.raw)), zap.Stringer("reason", RefuseTLS), zap.Error(err))
 	default: // closed without a word: port scans and health checks
 	}
 }
@@ -242,7 +242,7 @@ func (s *Server) session(client *clientLeg, server serverLeg, cfg *Config, start
 	application, _ := start.Setting("application_name")
 	about := Startup{Token: token, User: start.User(), Database: start.Database(), Application: application}
 	log := s.log.With(zap.String("user", about.User), zap.String("database", about.Database),
-		zap.String("application", application), zap.Stringer("remote", client.RemoteAddr()))
+		zap.String("application", application), zap.String("remote", remoteName(client.raw)))
 
 	rec := s.cfg.Recorder
 	if r, ok := rec.(SessionRecorder); ok {
@@ -250,6 +250,10 @@ func (s *Server) session(client *clientLeg, server serverLeg, cfg *Config, start
 	}
 	if tenure != nil && tenure.Token != "" {
 		rec = tenureRecorder{rec, s.cfg.Holder, tenure}
+	}
+	about.Remote = remoteName(client.raw)
+	if d, ok := s.cfg.Recorder.(Decider); ok && d.Deciding() {
+		about.Decider = d
 	}
 	ses := &session{engine: s.newEngine(cfg, rec, about), log: log, rec: rec, events: s.events, announcer: cfg.Announcer, idle: cfg.Idle}
 	if ses.announcer == nil {

@@ -55,7 +55,7 @@ func (s *shadow) ready(state byte) {
 
 func (e *Engine) wouldRefuse(code, fence string) {
 	e.shadow.aborted = true
-	e.rec.Rejected(code, fence, ByShadow)
+	e.rejected(code, fence, ByShadow, e.about)
 }
 
 func (e *Engine) shadowing() bool {

@@ -10,12 +10,13 @@ import (
 // Logger is a logger whose level can be changed while it is in use.
 type Logger struct {
 	*zap.Logger
+	Out   zapcore.WriteSyncer // for lines of another kind, which do not run into its own
 	level zap.AtomicLevel
 }
 
 // New is a logger to out. level is debug, info, warn or error; format is json or console.
 func New(out zapcore.WriteSyncer, level, format string) (*Logger, error) {
-	l := &Logger{level: zap.NewAtomicLevel()}
+	l := &Logger{Out: zapcore.Lock(out), level: zap.NewAtomicLevel()}
 	if err := l.SetLevel(level); err != nil {
 		return nil, err
 	}
@@ -28,7 +29,7 @@ func New(out zapcore.WriteSyncer, level, format string) (*Logger, error) {
 		c.ConsoleSeparator = "  "
 		encoder = zapcore.NewConsoleEncoder(c)
 	}
-	l.Logger = zap.New(zapcore.NewCore(encoder, zapcore.Lock(out), l.level))
+	l.Logger = zap.New(zapcore.NewCore(encoder, l.Out, l.level))
 	return l, nil
 }
 

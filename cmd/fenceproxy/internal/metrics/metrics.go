@@ -6,6 +6,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
+
+	"github.com/fenceproxy/fenceproxy/cmd/fenceproxy/internal/logging"
 )
 
 const (
@@ -32,7 +34,8 @@ type Metrics struct {
 	panics         prometheus.Counter
 	suppressed     prometheus.Counter
 
-	reloads reloads
+	reloads       reloads
+	lostDecisions *prometheus.CounterVec
 
 	fences       atomic.Pointer[map[string]bool]
 	raises       *prometheus.CounterVec
@@ -67,7 +70,9 @@ func New(b Build, fences []string) *Metrics {
 		panics:     counter("panics_total", "Panics caught; each ended one session."),
 		suppressed: counter("log_lines_suppressed_total", "Rejections counted but not logged, to bound the log in a flood."),
 		reloads:    newReloads(),
-		raises:     counters("raises_total", "Marks raised by this proxy: a takeover each.", "fence"),
+		lostDecisions: counters("decision_log_dropped_total",
+			"Lines of the decision log that were dropped: over its rate, or because they could not be written soon enough, or at all.", "reason"),
+		raises: counters("raises_total", "Marks raised by this proxy: a takeover each.", "fence"),
 		raiseFailed: counters("raise_failures_total",
 			"Raises that failed, by fence and SQLSTATE.", "fence", "code"),
 		raiseWait: histogram("raise_wait_seconds", "Time a raise waited until transactions under the older token had ended.",
@@ -87,6 +92,10 @@ func New(b Build, fences []string) *Metrics {
 		m.suppressed, m.raises, m.raiseFailed, m.raiseWait, m.raiseWaiting, m.evictions,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	r.MustRegister(m.reloads.collectors()...)
+	r.MustRegister(m.lostDecisions)
+	for _, reason := range []logging.DropReason{logging.DropRate, logging.DropQueue, logging.DropWrite} {
+		m.lostDecisions.WithLabelValues(string(reason))
+	}
 	m.Recorder.register(r)
 	return m
 }
@@ -113,6 +122,11 @@ func (m *Metrics) fence(name string) string {
 		return name
 	}
 	return other
+}
+
+// DecisionDropped counts a line that is not in the decision log.
+func (m *Metrics) DecisionDropped(reason logging.DropReason) {
+	m.lostDecisions.WithLabelValues(string(reason)).Inc()
 }
 
 // Suppressed counts rejections that were not logged.

@@ -1,0 +1,7 @@
+//go:build !linux
+
+package relay
+
+import "net"
+
+func peerProcess(*net.UnixConn) string { return "" }
