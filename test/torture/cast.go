@@ -23,6 +23,9 @@ var stages = []stage{
 	{"lease", leases}, {"etcd", etcd}, {"run", psql},
 }
 
+// companion is a fence whose mark is always 1: some sessions have its token too.
+const companion = "side"
+
 // part is what one actor of a worker plays.
 type part struct {
 	Actor int

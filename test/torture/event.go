@@ -38,6 +38,13 @@ const (
 	Unknown Outcome = "unknown" // the connection was lost and it may have happened
 )
 
+// unsure: a raise outlives the session that asked for it, so only being stale is certain.
+func (e *Event) unsure() {
+	if e.Outcome == Failed || e.Outcome == Refused && e.Code != "ZF001" {
+		e.Outcome = Unknown
+	}
+}
+
 // now is one clock for all processes, in nanoseconds. It does not jump.
 func now() int64 {
 	var t unix.Timespec

@@ -134,9 +134,7 @@ func (a *actor) presentInside(t *tenure) error {
 	err := a.do(statement{sql: sql}, pgx.QueryExecModeSimpleProtocol)
 	e.To = now()
 	e.Outcome, e.Code = outcome(err)
-	if e.Outcome == Failed {
-		e.Outcome = Unknown
-	}
+	e.unsure()
 	a.tell(e)
 	return err
 }

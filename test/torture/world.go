@@ -50,6 +50,7 @@ func newWorld(t testing.TB, workers int) *world {
 		w.cluster.Exec(t, w.db, s.tables())
 		fences = append(fences, "--fence", s.Fence+"="+s.Fence+".*")
 	}
+	fences = append(fences, "--fence", companion+"="+companion+".*")
 	proxytest.Install(t, w.cluster.DSN(w.db, "postgres"))
 	w.cluster.Exec(t, w.db, fmt.Sprintf("SELECT pg_create_logical_replication_slot('%s', 'test_decoding')", slot))
 	w.members = etcdtest.Start(t, 3)
