@@ -16,8 +16,10 @@ func (p Pattern) Matches(schema, table string) bool {
 
 // Fence is a fence of the configuration.
 type Fence struct {
-	Name   string
-	Tables []Pattern
+	Name     string
+	Tables   []Pattern
+	RowToken string // column of row tokens as the catalog stores its name; "" for none
+	Rewrite  bool   // on_stale: rewrite: the rows' tokens are all that is checked. Needs RowToken
 }
 
 // Kind is pg_class.relkind.

@@ -53,8 +53,20 @@ func (p *Plan) SQL() string {
 // wanted is a fenced relation with its fences.
 type wanted struct {
 	catalog.Relation
-	fences  []string
-	exposed []string // fences that need the row trigger
+	fences  []string        // that need the statement trigger
+	exposed []string        // that need the row trigger
+	tokens  []catalog.Fence // that keep row tokens
+}
+
+// all are the names of its fences.
+func (w *wanted) all() []string {
+	list := slices.Clone(w.fences)
+	for _, t := range w.tokens {
+		if t.Rewrite {
+			list = append(list, t.Name)
+		}
+	}
+	return list
 }
 
 // Compare reads what is there and lists what is to be done; it changes nothing. What is on tables of no fence is left
@@ -77,20 +89,30 @@ func Compare(ctx context.Context, q catalog.Querier, c Config) (*Plan, error) {
 	for _, u := range unmatched {
 		p.Notes = append(p.Notes, u)
 	}
-	rows := map[uint32]bool{}
+	rows, tokens := map[uint32]bool{}, map[uint32]bool{}
 	for _, w := range all {
-		rows[w.OID] = len(w.exposed) > 0
+		rows[w.OID], tokens[w.OID] = len(w.exposed) > 0, len(w.tokens) > 0
 	}
 	for _, w := range all {
 		if w.Kind == catalog.View || w.Kind == catalog.Materialized {
-			p.Tables = append(p.Tables, TableState{Relation: w.Relation, Fences: w.fences, Form: statement.name, State: Impossible})
+			p.Tables = append(p.Tables, TableState{Relation: w.Relation, Fences: w.all(), Form: statement.name, State: Impossible})
 			p.Notes = append(p.Notes, fmt.Sprintf("%s is a %s, which can have no guard: the tables below it need one", w.Relation, w.Kind))
 			continue
 		}
-		p.add(c, server, w, statement, w.fences, present.on(w.Relation, statement), false)
+		if len(w.fences) > 0 {
+			p.add(c, server, w, statement, w.fences, arguments(c.Bare, w.fences), present.on(w.Relation, statement), false)
+		}
 		parent, has := tree.PartitionParent(w.Relation)
 		if len(w.exposed) > 0 {
-			p.add(c, server, w, row, w.exposed, present.on(w.Relation, row), has && rows[parent.OID])
+			p.add(c, server, w, row, w.exposed, arguments(c.Bare, w.exposed), present.on(w.Relation, row), has && rows[parent.OID])
+		}
+		if len(w.tokens) > 1 {
+			return nil, fmt.Errorf("%s has row tokens of %d fences, and a row has one", w.Relation, len(w.tokens))
+		}
+		for _, t := range w.tokens {
+			args := []string{c.Bare, t.Name, map[bool]string{true: "rewrite", false: "reject"}[t.Rewrite]}
+			f := rowToken(t.RowToken)
+			p.add(c, server, w, f, []string{t.Name}, args, present.on(w.Relation, f), has && tokens[parent.OID])
 		}
 	}
 	p.strangers(present, all)
@@ -113,6 +135,12 @@ func want(tree *catalog.Tree, fences []catalog.Fence) (all []*wanted, unmatched 
 				at[r.OID] = w
 				all = append(all, w)
 			}
+			if f.RowToken != "" {
+				w.tokens = append(w.tokens, f)
+			}
+			if f.Rewrite {
+				continue
+			}
 			w.fences = append(w.fences, f.Name)
 			if r.Exposed {
 				w.exposed = append(w.exposed, f.Name)
@@ -123,12 +151,13 @@ func want(tree *catalog.Tree, fences []catalog.Fence) (all []*wanted, unmatched 
 }
 
 // add notes the state of one trigger and what makes it right. cloned: PostgreSQL makes it with the one of the parent.
-func (p *Plan) add(c Config, s server, w *wanted, f form, fences []string, have *found, cloned bool) {
-	args := arguments(c.Bare, fences)
+func (p *Plan) add(c Config, s server, w *wanted, f form, fences, args []string, have *found, cloned bool) {
 	state := judge(have, f, w.Relation, s.version, args)
 	p.Tables = append(p.Tables, TableState{Relation: w.Relation, Fences: fences, Form: f.name, State: state, Always: have != nil && have.enabled == "A"})
 	what := "guard"
-	if f.row {
+	if f.name == rowTokenName {
+		what = "trigger of row tokens"
+	} else if f.row {
 		what = "guard of each row"
 	}
 	switch {
@@ -158,7 +187,7 @@ func (p *Plan) strangers(present tables, all []*wanted) {
 	for oid, list := range present {
 		for _, t := range list {
 			w := expected[oid]
-			wanted := w != nil && (t.name == statementName || t.name == rowName && len(w.exposed) > 0)
+			wanted := w != nil && (t.name == statementName && len(w.fences) > 0 || t.name == rowName && len(w.exposed) > 0 || t.name == rowTokenName && len(w.tokens) > 0)
 			if t.clone || t.function == "" || wanted {
 				continue
 			}

@@ -12,6 +12,7 @@ import (
 const (
 	statementName = "fence_guard"
 	rowName       = "fence_guard_row"
+	// and rowTokenName
 )
 
 // form is a kind of trigger.
@@ -19,6 +20,7 @@ type form struct {
 	name     string
 	function string // in schema fence, without arguments
 	row      bool
+	own      string // SQL that makes the function, when the fence schema does not have it
 }
 
 var (
@@ -58,7 +60,7 @@ func (f form) create(r catalog.Relation, version int, args []string, always bool
 		each = "ROW"
 	}
 	// OR REPLACE needs the right to create triggers only, where DROP needs the table's owner.
-	sql := fmt.Sprintf("CREATE OR REPLACE TRIGGER %s BEFORE %s ON %s FOR EACH %s EXECUTE FUNCTION fence.%s(%s);",
+	sql := f.own + fmt.Sprintf("CREATE OR REPLACE TRIGGER %s BEFORE %s ON %s FOR EACH %s EXECUTE FUNCTION fence.%s(%s);",
 		f.name, events, r, each, f.function, literals(args))
 	if always {
 		sql += "\n" + f.enable(r, always)

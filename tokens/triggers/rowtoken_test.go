@@ -1,0 +1,76 @@
+package triggers
+
+import (
+	"strings"
+	"testing"
+)
+
+const withColumn = `CREATE TABLE t (id int PRIMARY KEY, v int NOT NULL DEFAULT 0, "Tok" bigint NOT NULL DEFAULT 0);
+	INSERT INTO t VALUES (1, 0, 33), (2, 0, 34), (3, 0, 40), (4, 0, 0)`
+
+const tokensOf = `SELECT string_agg(id || ':' || v || ':' || "Tok", ' ' ORDER BY id) FROM t`
+
+// Row tokens, kept by the database alone: what is written is stamped, and what a newer token has written is refused.
+func TestRowTokensReject(t *testing.T) {
+	w := shared(t, withColumn)
+	c := config("t")
+	c.Fences[0].RowToken = "Tok"
+	w.install(c)
+	if p := w.compare(c); len(p.Steps) > 0 || states(p) != "" || len(p.Tables) != 2 {
+		t.Errorf("%+v", p)
+	}
+	a := w.dial("app").token("34")
+	for _, tt := range []struct{ sql, want, rows string }{
+		{"UPDATE t SET v = 1 WHERE id IN (1, 2, 4)", "ok", "ok:1:1:34 2:1:34 3:0:40 4:1:34"},
+		{"UPDATE t SET v = 1 WHERE id = 3", "ZF001", "ok:1:0:33 2:0:34 3:0:40 4:0:0"},
+		{"UPDATE t SET v = 1", "ZF001", "ok:1:0:33 2:0:34 3:0:40 4:0:0"},
+		{"DELETE FROM t WHERE id = 3", "ZF001", "ok:1:0:33 2:0:34 3:0:40 4:0:0"},
+		{"DELETE FROM t WHERE id <> 3", "ok", "ok:3:0:40"},
+		{"INSERT INTO t (id) VALUES (5)", "ok", "ok:1:0:33 2:0:34 3:0:40 4:0:0 5:0:34"},
+		{"INSERT INTO t VALUES (3) ON CONFLICT (id) DO UPDATE SET v = 9", "ZF001", "ok:1:0:33 2:0:34 3:0:40 4:0:0"},
+		{"INSERT INTO t VALUES (1) ON CONFLICT (id) DO UPDATE SET v = 9", "ok", "ok:1:9:34 2:0:34 3:0:40 4:0:0"},
+		{`UPDATE t SET v = 1, "Tok" = 34 WHERE id = 1 AND "Tok" < 34`, "ok", "ok:1:1:34 2:0:34 3:0:40 4:0:0"},
+		{`UPDATE t SET "Tok" = 0 WHERE id = 1`, "ZF001", "ok:1:0:33 2:0:34 3:0:40 4:0:0"},
+	} {
+		a.must("BEGIN; SAVEPOINT s")
+		expect(t, tt.sql, a.do(tt.sql), tt.want)
+		if tt.want != "ok" {
+			a.must("ROLLBACK TO s")
+		}
+		expect(t, tt.sql+": rows", a.do(tokensOf), tt.rows)
+		a.must("ROLLBACK")
+	}
+	expect(t, "stale", w.dial("app").token("33").do("INSERT INTO t VALUES (9)"), "ZF001")
+	w.su.must("SELECT fence.allow_bypass('deploy', 'x')")
+	expect(t, "bypass", w.dial("deploy", "fence.bypass", "x").do("UPDATE t SET v = 7 WHERE id = 3"), "ok")
+	expect(t, "bypass: rows", a.do(tokensOf), "ok:1:0:33 2:0:34 3:7:40 4:0:0")
+}
+
+// on_stale: rewrite: newer rows are left alone, as hand-written fencing SQL does, and the mark is not asked.
+func TestRowTokensRewrite(t *testing.T) {
+	w := shared(t, withColumn+"; CREATE TABLE part (id int, \"Tok\" bigint NOT NULL DEFAULT 0) PARTITION BY RANGE (id); CREATE TABLE part_1 PARTITION OF part FOR VALUES FROM (0) TO (10)")
+	c := config("t", "part")
+	c.Fences[0].RowToken, c.Fences[0].Rewrite = "Tok", true
+	w.install(c)
+	if p := w.compare(c); len(p.Steps) > 0 || states(p) != "" || len(p.Tables) != 3 {
+		t.Errorf("%+v", p)
+	}
+	a := w.dial("app").token("34")
+	a.must("UPDATE t SET v = 1")
+	expect(t, "rows", a.do(tokensOf), "ok:1:1:34 2:1:34 3:0:40 4:1:34")
+	a.token("33").must("UPDATE t SET v = 2; DELETE FROM t")
+	expect(t, "a stale session wrote nothing", a.do(tokensOf), "ok:1:1:34 2:1:34 3:0:40 4:1:34")
+	a.token("").must("BEGIN")
+	expect(t, "without a token", a.do("UPDATE t SET v = 2"), "ZF002")
+	a.must("ROLLBACK")
+	a.token("34").must("INSERT INTO part VALUES (1); INSERT INTO part_1 VALUES (2)")
+	expect(t, "partitions", a.do(`SELECT id, "Tok" FROM part ORDER BY id`), "ok:1|34|2|34")
+	for _, step := range w.compare(config("t")).Notes {
+		if !strings.Contains(step, "fence_row_token") {
+			t.Errorf("note %q", step)
+		}
+	}
+	if p, err := Remove(ctx, w.su.Conn, 0); err != nil || len(p.Steps) != 2 {
+		t.Errorf("%+v %v", p, err)
+	}
+}
