@@ -9,13 +9,22 @@ import (
 	"github.com/fenceproxy/fenceproxy/lockclient"
 )
 
+// An observer reads again after observeLook without an event, and gives a read observeRead: the client waits without a word
+// for a cluster that has gone, in watches and reads alike.
+const (
+	observeLook = 5 * time.Second
+	observeRead = 3 * time.Second
+)
+
 // Observe reports the writer whose key is the oldest of all. Each state is read, not deduced from events, so compaction
 // and lost watches cannot show a wrong holder (etcd #18163, #7815).
 func (b *Backend) Observe(ctx context.Context, name string, yield func(lockclient.Leader) bool) error {
 	var last lockclient.Leader
 	failures := 0
 	for first := true; ; {
-		resp, err := b.client.Get(ctx, b.layout.all(name), clientv3.WithFirstCreate()...)
+		reading, cancel := context.WithTimeout(ctx, observeRead)
+		resp, err := b.client.Get(reading, b.layout.all(name), clientv3.WithFirstCreate()...)
+		cancel()
 		if err != nil {
 			return sorted(ctx, err)
 		}
@@ -34,12 +43,15 @@ func (b *Backend) Observe(ctx context.Context, name string, yield func(lockclien
 				return nil
 			}
 		}
+		watching, cancel := context.WithTimeout(ctx, observeLook)
 		if oldest != "" {
-			err = b.watchGone(ctx, resp.Header.Revision, lockclient.DefaultTTL, oldest)
+			err = b.watchGone(watching, resp.Header.Revision, 0, oldest)
 		} else {
-			err = b.watchPut(ctx, resp.Header.Revision, b.layout.all(name))
+			err = b.watchPut(watching, resp.Header.Revision, b.layout.all(name))
 		}
-		if err == nil {
+		timeout := watching.Err() != nil
+		cancel()
+		if err == nil || timeout && ctx.Err() == nil {
 			failures = 0
 		} else if failures++; pause(ctx, failures) != nil {
 			return ctx.Err()
