@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -92,6 +93,7 @@ function quoted
 function to_ty
 function touch
 function touch_atomic`)
+		wantText(t, fmt.Sprint(s.Fences[0].Aliases()), "[[public part_1] [public part_1a] [public odd] [public seen] [public seen_again]]")
 		if u := s.Fences[0].Unmatched; len(u) != 1 || u[0].Text != "nowhere" {
 			t.Errorf("unmatched: %v", u)
 		}
@@ -105,8 +107,15 @@ f: constraint dc calls function "public"."touch"(i integer)
 f: operator public.###(NONE,integer) calls function "public"."touch"(i integer)
 f: function "public"."length"(i integer) has the name of a built-in function
 : function "public"."dynamic"(x text) runs SQL that it makes up: it may write anything`)
-		wantText(t, columns(s.Columns("public", "t")), "id integer!, v integer! default, g integer default generated, s character varying(10), up integer, k integer, kept integer")
+		wantText(t, columns(s.Columns("public", "t")), "id integer!, v integer! default 0, g integer default (id + 1) generated, s character varying(10), up integer, k integer, kept integer")
+		wantText(t, s.Columns("public", "t")[3].Base, "character varying")
 		wantText(t, columns(s.Columns("public", "part_1a")), "id integer, v integer")
+		wantText(t, columns(s.Columns("", "part_1a")), "id integer, v integer")
+		c.Exec(t, db, "CREATE SCHEMA other; CREATE TABLE other.part_1a (v int, id int); CREATE TABLE other.part (id int, v int)")
+		s = mustRead(t, c.Connect(t, db, "postgres"), fence("part"))
+		wantText(t, columns(s.Columns("", "part_1a")), "") // which one the session means, nobody knows
+		wantText(t, columns(s.Columns("other", "part_1a")), "v integer, id integer")
+		wantText(t, columns(s.Columns("", "part")), "id integer, v integer")
 		if got := s.Columns("public", "plain"); got != nil {
 			t.Errorf("columns of a table of no fence: %v", got)
 		}
@@ -122,8 +131,8 @@ func columns(list []Column) string {
 				text += word
 			}
 		}
-		if c.Default {
-			text += " default"
+		if c.Default != "" {
+			text += " default " + c.Default
 		}
 		if c.Generated {
 			text += " generated"
