@@ -143,12 +143,7 @@ END $body$;
 CREATE FUNCTION fence.row_check(row_value int8, token int8, f text) RETURNS bool
 LANGUAGE plpgsql STABLE AS $body$
 BEGIN
-  IF row_value OPERATOR(pg_catalog.>) token THEN
-    PERFORM fence.row_stale(row_value, token, f);
-  ELSIF token IS NULL THEN
-    PERFORM fence.row_missing(f);
-  END IF;
-  RETURN true;
+  RETURN fence.row_stamp(row_value, token, f) IS NOT NULL;
 END $body$;
 
 -- Scopes. The template jobs/{id} and the row's id give the name of the fence whose token the row wants.
