@@ -22,6 +22,7 @@ import (
 // runFlags are the flags of run.
 type runFlags struct {
 	lockFlags
+	once  onceFlags
 	lock  string
 	grace time.Duration
 }
@@ -41,10 +42,16 @@ When the lock is lost the command is told to end (SIGTERM), --grace before anybo
 the lock, and killed while it still is its own, all of its process group. That is so as well
 when run itself is killed or stopped. Signals are passed on to the command.
 
+With --once-per the command runs once in each slot of time, on however many nodes it is started:
+the slot is recorded in the database, a further run of it says who has run it and exits 0. A
+command that works in that database can record the slot in its own transaction instead, by
+SELECT fence.slot_done('NAME', 'SLOT') with the slot of FENCE_SLOT, and is exact then.
+
 Exit codes: the command's own (128 + n when signal n ended it); 75 the lock was not acquired;
 76 it was lost; 126, 127 the command cannot be run, is not there; 70 something else went wrong.`,
 		Example: `  fenceproxy run --lock billing --backend postgres://lock@db/app -- psql -h proxy -f invoices.sql app
-  fenceproxy run --lock nightly --backend etcd://a:2379,b:2379,c:2379 --try -- sh -c 'dump | load'`,
+  fenceproxy run --lock nightly --backend etcd://a:2379,b:2379,c:2379 --try -- sh -c 'dump | load'
+  fenceproxy run --lock nightly --backend postgres://lock@db/app --once-per @daily --retry -- ./nightly`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return usageError(cmd, errors.New("COMMAND is missing"))
@@ -56,6 +63,7 @@ Exit codes: the command's own (128 + n when signal n ended it); 75 the lock was 
 	cmd.Flags().SetInterspersed(false) // flags behind the command are the command's
 	cmd.Flags().StringVar(&f.lock, "lock", "", "`NAME` of the lock, and of the fence that it protects")
 	f.add(cmd)
+	f.once.add(cmd)
 	cmd.Flags().DurationVar(&f.grace, "grace", 0, "how long the command has to end when the lock is lost (default: 3s, or a third of --ttl)")
 	return cmd
 }
@@ -76,6 +84,9 @@ func runUnderLock(cmd *cobra.Command, f *runFlags, argv []string) error {
 	}
 	if f.grace < 0 || f.grace > f.ttl/2 {
 		return usageError(cmd, fmt.Errorf("--grace %v is not between 0 and half of --ttl, %v", f.grace, f.ttl))
+	}
+	if err := f.once.check(cmd, f.backend); err != nil {
+		return err
 	}
 	if os.Getenv("FENCE_LOCK") == f.lock && !f.try && f.wait == 0 {
 		fmt.Fprintf(cmd.ErrOrStderr(), "fenceproxy: this runs under lock %q already; from the same service it waits for itself, for ever\n", f.lock)
@@ -136,9 +147,17 @@ func runUnderLock(cmd *cobra.Command, f *runFlags, argv []string) error {
 	if err != nil {
 		return errors.Join(lost(lease, nil), release())
 	}
+	if f.once.slot != "" {
+		run, err := f.once.begin(lease, cmd.ErrOrStderr())
+		if !run {
+			return errors.Join(err, release())
+		}
+		env = append(env, "FENCE_SLOT="+f.once.slot)
+	}
 	terminal := ownsTerminal()
 	group, err := startGroup(lease, argv, limits, env, terminal)
 	if err != nil {
+		f.record(cmd, lease, exitInternal)
 		release()
 		return &exit{exitInternal, err}
 	}
@@ -147,6 +166,7 @@ func runUnderLock(cmd *cobra.Command, f *runFlags, argv []string) error {
 		takeTerminal()
 	}
 	code, failure := group.Result()
+	unrecorded := f.record(cmd, lease, result(lease, code, failure))
 	released := release()
 	if err := lost(lease, released); err != nil {
 		return err
@@ -162,8 +182,36 @@ func runUnderLock(cmd *cobra.Command, f *runFlags, argv []string) error {
 		return &exit{exitInternal, fmt.Errorf("%s: %w", argv[0], failure)}
 	case code != 0:
 		return &exit{code, nil}
+	case unrecorded != nil:
+		return &exit{exitInternal, fmt.Errorf("the command has ended well, but slot %q is not recorded as done: %w", f.once.slot, unrecorded)}
 	}
 	return nil
+}
+
+// result is the exit code as the slot has it.
+func result(lease *lockclient.Lease, code int, failure error) int {
+	var unstarted *guardian.StartError
+	switch {
+	case errors.As(failure, &unstarted):
+		return unstarted.Code
+	case failure != nil:
+		return exitInternal
+	case lease.Err() != nil:
+		return exitLost
+	}
+	return code
+}
+
+// record ends the slot, if there is one.
+func (f *runFlags) record(cmd *cobra.Command, lease *lockclient.Lease, code int) error {
+	if f.once.slot == "" {
+		return nil
+	}
+	err := f.once.end(lease, code)
+	if err != nil && code != 0 {
+		fmt.Fprintf(cmd.ErrOrStderr(), "fenceproxy: slot %q: its exit code %d is not recorded: %v\n", f.once.slot, code, err)
+	}
+	return err
 }
 
 // startGroup starts the command and its guardian. A lock that lives on a connection must not end before the command when

@@ -201,3 +201,20 @@ func dsn(a lockclient.Address) string {
 	}
 	return b.String()
 }
+
+// DSN is the database of a postgres:// URL of package lockclient: the URL without the options that are not libpq's.
+func DSN(url string) (string, error) {
+	a, err := lockclient.ParseAddress(url)
+	switch {
+	case err != nil:
+		return "", err
+	case a.Scheme != "postgres" && a.Scheme != "postgresql":
+		return "", fmt.Errorf("%s:// is no database of PostgreSQL", a.Scheme)
+	}
+	for name := range a.Options {
+		if _, ok := libpqOptions[name]; !ok {
+			a.Options.Del(name)
+		}
+	}
+	return dsn(a), nil
+}
