@@ -4,7 +4,9 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"os"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -12,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/fenceproxy/fenceproxy/test/proxytest"
+	"github.com/fenceproxy/fenceproxy/test/tlstest"
 )
 
 // through is a DSN for pgx that leads through the proxy with TLS.
@@ -63,18 +66,12 @@ func TestCancelOverTLS(t *testing.T) {
 		done <- err
 	}()
 	busy := w.Connect(t, "postgres", "postgres")
-	for deadline := time.Now().Add(20 * time.Second); ; {
-		var sleeping bool
-		if err := busy.QueryRow(ctx, "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE wait_event = 'PgSleep')").Scan(&sleeping); err != nil {
+	eventually(t, "it sleeps", func() (sleeps bool) {
+		if err := busy.QueryRow(ctx, "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE wait_event = 'PgSleep')").Scan(&sleeps); err != nil {
 			t.Fatal(err)
 		}
-		if sleeping {
-			break
-		}
-		if time.Now().After(deadline) {
-			t.Fatal("never sleeps")
-		}
-	}
+		return sleeps
+	})
 	if err := conn.PgConn().CancelRequest(ctx); err != nil {
 		t.Fatal(err)
 	}
@@ -141,4 +138,53 @@ type counter int
 func (c *counter) Write(b []byte) (int, error) {
 	*c += counter(len(b))
 	return len(b), nil
+}
+
+// SIGHUP: a new certificate is for connections to come; those that are open go on. Files that do not fit change nothing.
+func TestReloadOfTheCertificate(t *testing.T) {
+	w := newWorld(t)
+	next := tlstest.NewAuthority(t)
+	first, second := w.Server(t, "proxy", "localhost"), next.Server(t, "proxy", "localhost")
+	p := relay(t, upstream(w.Cluster, "sslmode=disable"), tlsFlags(first)...)
+	ctx := context.Background()
+	open := connect(t, w.through(p, "user=anyway"))
+	replace := func(to, from string) {
+		t.Helper()
+		content, err := os.ReadFile(from)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(to, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	trusted := func(root string) bool {
+		_, ok := psql(t, conninfo(p.Addr(), "user=anyway", "sslmode=verify-full", "sslrootcert="+root), "SELECT 1")
+		return ok
+	}
+	replace(first.Cert, second.Cert) // and not its key
+	p.Signal(syscall.SIGHUP)
+	eventually(t, "the reload has failed", func() bool { return strings.Contains(p.Log(), "private key does not match") })
+	if !trusted(w.File) {
+		t.Error("a reload that failed took the certificate away")
+	}
+	replace(first.Key, second.Key)
+	p.Signal(syscall.SIGHUP)
+	eventually(t, "the new certificate is presented", func() bool { return trusted(next.File) })
+	if trusted(w.File) {
+		t.Error("the former certificate is still presented")
+	}
+	if _, err := open.Exec(ctx, "SELECT 1"); err != nil {
+		t.Errorf("a session of before: %v", err)
+	}
+}
+
+// eventually polls a condition.
+func eventually(t testing.TB, what string, condition func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); !condition(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("never: %s", what)
+		}
+	}
 }
