@@ -10,8 +10,8 @@ type Fence struct {
 	// tokens. Every table of the fence must have it.
 	RowToken string
 	OnStale  OnStale
-	// Scope ties each row to a fence of its own by a column in braces: with jobs/{id}, a session writes rows with id 42
-	// only if it has a token named jobs/42. "" without.
+	// Scope ties each row to a fence of its own by a column in braces: with jobs/{id} for the fence jobs/*, a session writes
+	// rows with id 42 only if it has a token named jobs/42. "" without.
 	Scope string
 	// BareToken: a token without a name is for this fence.
 	BareToken bool

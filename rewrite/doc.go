@@ -18,7 +18,8 @@
 //
 //   - Statement.Refuse of any statement refuses the whole text, as ever.
 //   - Statement.Fences are guarded as ever. A fence whose name has a * is guarded with fence.guard_pattern(name, bare,
-//     false), because a pattern has no mark of its own.
+//     false), because a pattern has no mark of its own; or, where the caller knows the session's token, like the fence of
+//     the name that matches.
 //   - Statement.RowFences (StaleRewrite) need no guard: the check stands in the statement. NewRows (StaleRewrite) are
 //     guarded only if the session's token for the fence has a name: fence.guard_pattern(name, bare, true) in doubt. A stale
 //     token is no reason to refuse a statement that has nothing but these: it touches 0 rows, and its tag says so.
@@ -28,6 +29,7 @@
 //     what is put in means the same in any encoding; if not, a session in another encoding than UTF-8 must refuse (ZF004).
 //   - AppendShifts while the text is at hand, and Original for the position in an error: false is a position in what was
 //     put in, which the client cannot have meant. Drop it.
+//   - Starts and Patches are offsets in the text that was analysed: who analyses a transcoded one maps them back.
 //   - Plan.Spliced is false for EffectUnknown: such a text is guarded for every fence, or refused, as ever.
 //
 // Errors come from the statement itself, at its place: ZF001 a newer token has written the row (StaleReject), ZF002 no

@@ -69,12 +69,18 @@ func newRowFence(i int, f *Fence) (*rowFence, error) {
 	if strings.ContainsAny(f.Name, "'\\\x00") || !isASCII(f.Name) {
 		return nil, errors.New("its name cannot stand in SQL")
 	}
+	if strings.Count(f.Name, "*") > 1 {
+		return nil, errors.New("its name has more than one *")
+	}
 	r := &rowFence{index: i, column: column, rewrite: f.OnStale == StaleRewrite, literal: "'" + f.Name + "'"}
 	r.each = fmt.Sprintf("fence.row_token(%s, %t)", r.literal, f.BareToken)
 	r.once = "(SELECT " + r.each + ")"
 	if f.Scope != "" {
 		if r.scope, err = newRowScope(f.Scope); err != nil {
 			return nil, fmt.Errorf("scope %q: %w", f.Scope, err)
+		}
+		if open, end := strings.IndexByte(f.Scope, '{'), strings.IndexByte(f.Scope, '}'); f.Scope[:open]+"*"+f.Scope[end+1:] != f.Name {
+			return nil, fmt.Errorf("scope %q: with * for the column it must be the fence's name", f.Scope)
 		}
 		if r.scope.column == r.column {
 			return nil, fmt.Errorf("scope %q: that is the row token's column", f.Scope)

@@ -113,7 +113,10 @@ func TestScopesAndRowTokensOfTheConfiguration(t *testing.T) {
 		want string // part of the error
 	}{
 		{Fence{Name: "f", Tables: table, RowToken: "tok"}, ""},
-		{Fence{Name: "f", Tables: table, RowToken: `"Tok en"`, Scope: `f/{"Id x"}/y`}, ""},
+		{Fence{Name: "f/*/y", Tables: table, RowToken: `"Tok en"`, Scope: `f/{"Id x"}/y`}, ""},
+		{Fence{Name: "g/*", Tables: table, RowToken: "tok", Scope: "f/{id}"}, "name"},
+		{Fence{Name: "f", Tables: table, RowToken: "tok", Scope: "f/{id}"}, "name"},
+		{Fence{Name: "f/*/*", Tables: table, RowToken: "tok"}, "more than one"},
 		{Fence{Name: "f", Tables: table, OnStale: StaleRewrite}, "row_token"},
 		{Fence{Name: "f", Tables: table, Scope: "f/{id}"}, "row_token"},
 		{Fence{Name: "f", Tables: table, RowToken: "a.b"}, "row_token"},
@@ -124,7 +127,7 @@ func TestScopesAndRowTokensOfTheConfiguration(t *testing.T) {
 		{Fence{Name: "f", Tables: table, RowToken: "tok", Scope: "f/}id{"}, "braces"},
 		{Fence{Name: "f", Tables: table, RowToken: "tok", Scope: "f/{id}{id}"}, "braces"},
 		{Fence{Name: "f", Tables: table, RowToken: "tok", Scope: "f/{}"}, "scope"},
-		{Fence{Name: "f", Tables: table, RowToken: "tok", Scope: "f/{TOK}"}, "row token"},
+		{Fence{Name: "f/*", Tables: table, RowToken: "tok", Scope: "f/{TOK}"}, "row token"},
 		{Fence{Name: "f", Tables: table, RowToken: "tok", Scope: "f'/{id}"}, "SQL"},
 		{Fence{Name: "f", Tables: []string{"s.*"}, RowToken: "tok"}, "names of the tables"},
 	} {
