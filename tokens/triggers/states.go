@@ -1,6 +1,7 @@
 package triggers
 
 import (
+	"context"
 	"slices"
 
 	"github.com/fenceproxy/fenceproxy/tokens/catalog"
@@ -44,4 +45,22 @@ func judge(t *found, f form, r catalog.Relation, version int, args []string) Sta
 		return Disabled
 	}
 	return Present
+}
+
+// Guarded tells which fences' statement triggers fire on which tables, by the table's OID, configured or not.
+func Guarded(ctx context.Context, q catalog.Querier) (map[uint32][]string, error) {
+	all, err := read(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	const writes = typeBefore | typeInsert | typeDelete | typeUpdate
+	guarded := map[uint32][]string{}
+	for table, list := range all {
+		for _, t := range list {
+			if t.function == statement.function && !t.narrowed && t.kind&writes == writes && (t.enabled == "O" || t.enabled == "A") && len(t.args) > 1 {
+				guarded[table] = append(guarded[table], t.args[1:]...)
+			}
+		}
+	}
+	return guarded, nil
 }

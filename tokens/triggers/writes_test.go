@@ -37,8 +37,10 @@ CREATE FUNCTION touch_dynamic(i int) RETURNS int LANGUAGE plpgsql AS 'BEGIN EXEC
 CREATE FUNCTION touch_definer(i int) RETURNS int LANGUAGE sql SECURITY DEFINER SET search_path = public AS 'UPDATE t SET v = v + 1 WHERE id = i RETURNING v';
 CREATE FUNCTION touch_pure(i int) RETURNS int LANGUAGE sql IMMUTABLE AS 'SELECT touch(i)';
 CREATE FUNCTION touch_swallow(i int) RETURNS int LANGUAGE plpgsql AS 'BEGIN UPDATE t SET v = v + 1 WHERE id = i; RETURN 1; EXCEPTION WHEN OTHERS THEN RETURN 0; END';
-CREATE FUNCTION clear_token() RETURNS text LANGUAGE sql AS $$ SELECT set_config('fence.token', '', false) $$;
+CREATE FUNCTION touch_row(up) RETURNS int LANGUAGE sql AS 'UPDATE t SET v = v + 1 WHERE id = $1.id RETURNING v';
 CREATE OPERATOR ### (FUNCTION = touch, RIGHTARG = int);
+CREATE TYPE ty AS (a int); CREATE FUNCTION to_ty(int) RETURNS ty LANGUAGE sql AS 'SELECT ROW(touch($1))::ty'; CREATE CAST (int AS ty) WITH FUNCTION to_ty(int) AS IMPLICIT;
+CREATE FUNCTION length(int) RETURNS int LANGUAGE sql AS 'SELECT touch($1)';
 CREATE TABLE lazy (id int, v int DEFAULT touch(1));
 CREATE TABLE checked (id int CHECK (touch(id) > 0));
 CREATE DOMAIN dom AS int CHECK (touch(VALUE) > 0);
@@ -91,6 +93,9 @@ var ways = []struct{ name, sql, stale string }{
 	{"an IMMUTABLE one, by the planner", "EXPLAIN SELECT touch_pure(1)", ""},
 	{"a refusal that is swallowed", "SELECT touch_swallow(1)", "ok:0"},
 	{"operator", "SELECT ### 1", ""},
+	{"cast", "SELECT 1::ty", ""},
+	{"a built-in's name", "SELECT length(1)", ""},
+	{"attribute notation", "SELECT up.touch_row FROM up WHERE id = 1", ""},
 	{"default", "INSERT INTO lazy (id) VALUES (1)", ""},
 	{"check", "INSERT INTO checked VALUES (1)", ""},
 	{"domain", "SELECT 1::dom", ""},

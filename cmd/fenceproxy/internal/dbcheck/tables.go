@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/fenceproxy/fenceproxy/cmd/fenceproxy/internal/config"
+	"github.com/fenceproxy/fenceproxy/tokens/triggers"
 )
 
 // relation is a table, or what can be written like one.
@@ -64,18 +65,22 @@ func checkTables(ctx context.Context, conn *pgx.Conn, fences []config.Fence) ([]
 	if err != nil {
 		return nil, err
 	}
+	guarded, err := triggers.Guarded(ctx, conn)
+	if err != nil {
+		return nil, err
+	}
 	byOID := map[uint32]relation{}
 	for _, r := range all {
 		byOID[r.oid] = r
 	}
 	var findings []Finding
 	for _, f := range fences {
-		findings = append(findings, checkFence(f, all, byOID, below)...)
+		findings = append(findings, checkFence(f, all, byOID, below, guarded)...)
 	}
 	return findings, nil
 }
 
-func checkFence(f config.Fence, all []relation, byOID map[uint32]relation, below map[uint32][]uint32) []Finding {
+func checkFence(f config.Fence, all []relation, byOID map[uint32]relation, below map[uint32][]uint32, guarded map[uint32][]string) []Finding {
 	var findings []Finding
 	covered := map[uint32]bool{}
 	for _, p := range f.Patterns() {
@@ -104,6 +109,12 @@ func checkFence(f config.Fence, all []relation, byOID map[uint32]relation, below
 	seen := map[uint32]bool{}
 	for _, parent := range sortedKeys(covered) {
 		missing = unnamed(parent, byOID, below, covered, seen, missing)
+	}
+	held := slices.DeleteFunc(slices.Clone(missing), func(r relation) bool { return !slices.Contains(guarded[r.oid], f.Name) })
+	missing = slices.DeleteFunc(missing, func(r relation) bool { return slices.Contains(guarded[r.oid], f.Name) })
+	if len(held) > 0 {
+		findings = append(findings, Finding{Notice, fmt.Sprintf("fence %s: %s not named, writes by their own name are fenced by triggers only: %s",
+			f.Name, partitions(len(held)), list(held))})
 	}
 	if len(missing) > 0 {
 		findings = append(findings, Finding{Problem, fmt.Sprintf("fence %s: %s not named, writes by their own name are not fenced: %s",
