@@ -112,6 +112,10 @@ func (e *Engine) boundary(kind slotKind) *slot {
 	e.segment++
 	e.syncs++
 	e.tx.boundary()
+	if kind != slotSync && e.open {
+		e.tx.implicit = e.segment
+		e.tx.disturb()
+	}
 	s := e.slots.push()
 	s.kind, s.segment = kind, e.segment
 	return s

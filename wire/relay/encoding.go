@@ -84,6 +84,8 @@ func (e *Engine) parameterStatus(body []byte) {
 		return
 	}
 	switch string(name) {
+	case "server_version":
+		e.serverMajor = major(value)
 	case "client_encoding":
 		e.encoding = string(value)
 		e.settings.UnsafeEncoding = unsafeEncoding(e.encoding)
@@ -93,6 +95,18 @@ func (e *Engine) parameterStatus(body []byte) {
 		e.settings.BackslashQuotes = string(value) != "on"
 		e.lexing.unsafe = e.lexing.unsafe || e.settings.BackslashQuotes
 	}
+}
+
+// major is the number in front of a server_version: 15.18 (Debian 15.18-1), 18beta1.
+func major(version []byte) int {
+	n := 0
+	for _, c := range version {
+		if c < '0' || c > '9' || n > 1000 {
+			break
+		}
+		n = n*10 + int(c-'0')
+	}
+	return n
 }
 
 // unsafeEncoding: a character of the encoding may hold a byte below 0x80 behind its first, so that a quote or backslash

@@ -66,15 +66,16 @@ type Engine struct {
 	smem   []byte // what FromServer makes; reused per call
 	act    action
 
-	slots    slots
-	names    names
-	segment  uint64 // number of the current Sync segment, from 1
-	open     bool   // messages of the extended protocol were sent since the last Sync or Query
-	syncs    int    // Syncs, Queries and FunctionCalls that wait for their ReadyForQuery
-	skipping bool   // the server ignores messages up to the next Sync, which was not sent yet
-	copyIn   bool   // the server reads copy data: it ignores Flush and Sync
-	copying  copying
-	dataSent bool // CopyData was sent since the last message that was looked at
+	slots       slots
+	names       names
+	segment     uint64 // number of the current Sync segment, from 1
+	open        bool   // messages of the extended protocol were sent since the last Sync or Query
+	syncs       int    // Syncs, Queries and FunctionCalls that wait for their ReadyForQuery
+	skipping    bool   // the server ignores messages up to the next Sync, which was not sent yet
+	copyIn      bool   // the server reads copy data: it ignores Flush and Sync
+	copying     copying
+	behindGuard bool // the last Query was sent behind a guard that the server has not answered
+	dataSent    bool // CopyData was sent since the last message that was looked at
 
 	tx       transaction
 	token    tokenState
@@ -84,13 +85,14 @@ type Engine struct {
 	fasts    []fastGuard   // by fence
 	runs     runPool
 
-	scratch    rewrite.Scratch
-	settings   rewrite.Settings
-	lexing     lexing
-	encoding   string // client_encoding as reported
-	bytewise   bool   // it is not UTF8
-	transcoded []byte
-	starts     []int32
+	scratch     rewrite.Scratch
+	settings    rewrite.Settings
+	lexing      lexing
+	encoding    string // client_encoding as reported
+	serverMajor int    // major version of the server as reported, 0 if it is not known
+	bytewise    bool   // it is not UTF8
+	transcoded  []byte
+	starts      []int32
 
 	toAnnounce    tokens.List
 	toAnnounceRaw string
@@ -163,6 +165,9 @@ type transaction struct {
 	touchedNow, touchedBefore bool
 	failed                    bool // an error since the last ReadyForQuery 'I'
 	held                      heldGuards
+	// implicit: the Query of this segment was sent behind messages without a Sync. From PostgreSQL 18 on it goes on in their
+	// transaction, with ReadyForQuery 'T', and the next Sync ends that (postgres.c start_xact_command); 0 for none.
+	implicit uint64
 }
 
 // disturb: a message that may change the transaction was sent.

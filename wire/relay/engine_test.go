@@ -101,7 +101,8 @@ func joined(s Segments) []byte { return bytes.Join(s.List, nil) }
 func (c *talk) show(s Segments) string {
 	b := joined(s)
 	var words []string
-	ahead := false // reserved statements are prepared in a segment of their own
+	ahead := false   // reserved statements are prepared in a segment of their own
+	unnamed := false // one was bound to the unnamed portal
 	for len(b) > 0 {
 		typ, size, _ := wire.Frame(b)
 		body := b[wire.HeaderLen:size]
@@ -112,8 +113,9 @@ func (c *talk) show(s Segments) string {
 		}
 		own := bytes.Contains(body, []byte(c.e.reserved.prefix))
 		switch {
-		case typ == 'E' && own:
+		case typ == 'E' && (own || unnamed):
 			words = append(words, "guard")
+			unnamed = false
 		case typ == 'P' && own && bytes.Contains(body, []byte(poisonSQL)):
 			words = append(words, "poison")
 		case typ == 'Q':
@@ -121,6 +123,7 @@ func (c *talk) show(s Segments) string {
 			words = append(words, "Q("+strings.ReplaceAll(sql, c.e.reserved.prefix, "_")+")")
 		case own:
 			ahead = typ == 'P'
+			unnamed = typ == 'B' && body[0] == 0
 		default:
 			words = append(words, string(typ))
 		}
@@ -448,6 +451,7 @@ func TestNothingIsAllocatedForForwardedMessages(t *testing.T) {
 		{"simple read", []string{"Q " + readSQL}, []string{"T", "D 1", "C SELECT 1", "Z I"}},
 		{"prepared fenced write", []string{"B |w", "E", "S"}, append(append([]string{"2"}, guardReplies(false)...), "C UPDATE 1", "Z I")},
 		{"simple fenced write", []string{"Q " + writeSQL}, append(slices.Clone(simpleGuardReplies), "C UPDATE 1", "Z I")},
+		{"simple write behind a guard", []string{"Q " + writeSQL}, append(slices.Clone(inFrontReplies), "C UPDATE 1", "Z I")},
 		{"transaction", []string{"Q BEGIN"}, []string{"C BEGIN", "Z T"}},
 	} {
 		t.Run(k.name, func(t *testing.T) {
@@ -456,6 +460,11 @@ func TestNothingIsAllocatedForForwardedMessages(t *testing.T) {
 			c.server("1", "1", "Z I")
 			if strings.Contains(k.name, "simple fenced") {
 				c.prepare()
+			}
+			if strings.Contains(k.name, "behind a guard") {
+				c.server("S server_version=17.2")
+				c.client(k.client...)
+				c.server(append([]string{"3", "1", "3", "1"}, k.server...)...)
 			}
 			if strings.Contains(k.name, "prepared fenced") {
 				c.client(k.client...)

@@ -41,7 +41,7 @@ func (e *Engine) failed(body []byte, out *Output) reply {
 		return e.exchange(s, fields)
 	}
 	r := e.extendedFailed(s, fields)
-	e.dropToSync()
+	e.dropToSync(out)
 	if e.copying.resync == resyncWanted {
 		e.skipping = false // until the engine knows better, everything is looked at
 	}

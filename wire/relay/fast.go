@@ -15,7 +15,8 @@ type fastGuard struct {
 	// else those that take everything as parameters.
 	lock, read reserved
 	message    []byte // for the extended protocol: Bind, Execute, Close of the lock, then of the read
-	sql        []byte // for the simple protocol, once both are prepared
+	unnamed    []byte // the same by the unnamed portal, without the Closes
+	sql        []byte // for a string of the simple protocol, once both are prepared
 	pair       reserved
 }
 
@@ -48,6 +49,8 @@ func (e *Engine) prepareFor(f *fastGuard, named bool) {
 	e.reserved.define(f.read, string(tokens.AppendReadSQL(nil, f.mark, named, e.cfg.Bare)))
 	f.message = e.appendRun(nil, f.lock)
 	f.message = e.appendRun(f.message, f.read)
+	f.unnamed = e.appendUnnamed(nil, f.lock)
+	f.unnamed = e.appendUnnamed(f.unnamed, f.read)
 	f.sql = append(append(append(f.sql, `EXECUTE "`...), e.reserved.name(f.lock)...), `";EXECUTE "`...)
 	f.sql = append(append(f.sql, e.reserved.name(f.read)...), `";`...)
 }
@@ -59,7 +62,10 @@ func (e *Engine) parametrize(f *fastGuard, t tokens.Token) {
 	id := strconv.AppendInt(nil, int64(f.mark.ID), 10)
 	epoch, counter := strconv.AppendInt(nil, t.Epoch, 10), strconv.AppendInt(nil, t.Counter, 10)
 	f.message = e.appendRun(nil, f.lock, id)
-	f.message = e.appendRun(f.message, f.read, id, []byte(f.mark.Name), []byte(f.raw), epoch, counter, []byte(e.cfg.Bare))
+	params := [...][]byte{id, []byte(f.mark.Name), []byte(f.raw), epoch, counter, []byte(e.cfg.Bare)}
+	f.message = e.appendRun(f.message, f.read, params[:]...)
+	f.unnamed = e.appendUnnamed(nil, f.lock, id)
+	f.unnamed = e.appendUnnamed(f.unnamed, f.read, params[:]...)
 	b := append(append(append([]byte(`EXECUTE "`), e.reserved.name(f.lock)...), `"(`...), id...)
 	b = append(append(append(b, `);EXECUTE "`...), e.reserved.name(f.read)...), `"(`...)
 	b = append(append(append(b, id...), `,'`...), f.mark.Name...)
@@ -74,4 +80,10 @@ func (e *Engine) appendRun(dst []byte, s reserved, params ...[]byte) []byte {
 	dst = wire.AppendBind(dst, portal, e.reserved.name(s), params...)
 	dst = wire.AppendExecute(dst, portal)
 	return wire.AppendClose(dst, wire.TargetPortal, portal)
+}
+
+// appendUnnamed appends Bind and Execute of the unnamed portal.
+func (e *Engine) appendUnnamed(dst []byte, s reserved, params ...[]byte) []byte {
+	dst = wire.AppendBind(dst, "", e.reserved.name(s), params...)
+	return wire.AppendExecute(dst, "")
 }

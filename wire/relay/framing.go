@@ -108,6 +108,9 @@ func (e *Engine) nextFromClient(w *window, out *Output) error {
 		}
 		return nil
 	}
+	if e.behindGuard && e.holdBehindGuard(w) {
+		return nil
+	}
 	if len(a.held) > 0 {
 		return e.assembleFromClient(w, out)
 	}

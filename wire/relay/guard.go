@@ -267,6 +267,7 @@ func (e *Engine) guardPassed(g *guardRun) {
 	if g != nil {
 		e.decide(VerdictGuarded, &g.demand)
 	}
+	e.behindGuard = false // if this was the guard in front of a Query, the Query runs
 	if g == nil || !g.block || !e.tx.block || g.epoch != e.tx.epoch || g.serial != e.token.serial {
 		return
 	}

@@ -98,6 +98,9 @@ func (e *Engine) clientQuery(body []byte) bool {
 			return true
 		}
 	}
+	if e.maybeInFront(a.Plan) {
+		return true
+	}
 	e.prepareAhead(a.Plan)
 	e.sendQuery(a, sql)
 	return true

@@ -33,6 +33,9 @@ func (e *Engine) readyForQuery(body []byte, out *Output) reply {
 		case forReserved:
 			drop = true
 		}
+		if s.kind == slotSync && s.segment > e.tx.implicit {
+			e.tx.implicit = 0
+		}
 		if s.segment >= e.lexing.until {
 			e.lexing.until = 0
 		}
@@ -44,7 +47,7 @@ func (e *Engine) readyForQuery(body []byte, out *Output) reply {
 	if e.slots.front() == nil {
 		e.open = false
 	}
-	e.tx.block = state == wire.TxActive && e.tx.changing == 0
+	e.tx.block = state == wire.TxActive && e.tx.changing == 0 && e.tx.implicit == 0
 	e.tx.aborted = state == wire.TxFailed && e.tx.changing == 0
 	if state != wire.TxFailed {
 		e.token.ready()

@@ -12,8 +12,9 @@ const (
 	maxTagHeld    = 1 << 10
 )
 
-// FromServer takes bytes from the server, all of them. Beside bytes for the client it may carry bytes for the server, but
-// only while the client is paused or not yet ready, and then also EffectResume or EffectAnnounce.
+// FromServer takes bytes from the server, all of them. Beside bytes for the client it may carry bytes for the server, which
+// go behind all that FromClient has made before, and EffectResume or EffectAnnounce while the client is paused or not yet
+// ready.
 func (e *Engine) FromServer(in []byte, out *Output) error {
 	e.smem = e.smem[:0]
 	if e.ending && e.server.rest == 0 && len(e.server.held) == 0 {

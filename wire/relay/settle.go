@@ -123,9 +123,13 @@ func (e *Engine) pop() {
 }
 
 // dropToSync drops the slots of everything that the server skips after an error in the extended protocol.
-func (e *Engine) dropToSync() {
+func (e *Engine) dropToSync(out *Output) {
 	for e.slots.n > 0 {
-		if e.slots.at(0).kind == slotSync {
+		switch s := e.slots.at(0); {
+		case s.kind == slotSync:
+			return
+		case s.behindGuard:
+			e.guardInFrontFailed(s, out)
 			return
 		}
 		e.pop()

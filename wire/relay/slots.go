@@ -48,22 +48,23 @@ const (
 // the session wait here: they apply on the reply, never when the message is read (a server that skips to Sync after an
 // error never sees the message).
 type slot struct {
-	kind      slotKind
-	origin    origin
-	purpose   purpose
-	reserved  reserved
-	ahead     bool   // of the Parse of a reserved statement: in a segment of its own
-	segment   uint64 // of a Sync, Query or FunctionCall: what it ends
-	attempt   uint64 // of the Parse of a reserved statement
-	lost      uint64 // reservedSet.lost once it was sent
-	changesTx bool   // the transaction may be another one after the reply
-	statement *statement
-	portal    *portal
-	plan      *rewrite.Plan // Execute with effects; nil when there are none
-	token     *pendingToken
-	guard     *guardRun
-	query     *queryRun
-	refusal   *refusal
+	kind        slotKind
+	origin      origin
+	purpose     purpose
+	reserved    reserved
+	ahead       bool   // of the Parse of a reserved statement: in a segment of its own
+	segment     uint64 // of a Sync, Query or FunctionCall: what it ends
+	attempt     uint64 // of the Parse of a reserved statement
+	lost        uint64 // reservedSet.lost once it was sent
+	behindGuard bool   // of a Query: the server skips it if the guard in front of it fails
+	changesTx   bool   // the transaction may be another one after the reply
+	statement   *statement
+	portal      *portal
+	plan        *rewrite.Plan // Execute with effects; nil when there are none
+	token       *pendingToken
+	guard       *guardRun
+	query       *queryRun
+	refusal     *refusal
 }
 
 // slots is a queue of slots in the order the messages were sent. It grows to the deepest pipeline seen.
