@@ -115,6 +115,7 @@ func (f *lockFlags) acquire(ctx context.Context, c *lockclient.Client, name stri
 		return l, nil
 	}
 	var held *lockclient.HeldError
+	code := exitNotAcquired
 	switch {
 	case ctx.Err() != nil:
 		err = errors.New("interrupted while waiting for the lock")
@@ -123,9 +124,23 @@ func (f *lockFlags) acquire(ctx context.Context, c *lockclient.Client, name stri
 	case f.wait > 0 && errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, lockclient.ErrUnavailable):
 		err = fmt.Errorf("lock %q was not free within %v", name, f.wait)
 	default:
+		if !passing(err) {
+			code = exitUsage
+		}
 		err = errors.New(strings.ReplaceAll(err.Error(), "\n", ": ")) // joined errors are a line each
 	}
-	return nil, &exit{exitNotAcquired, err}
+	return nil, &exit{code, err}
+}
+
+// passing reports whether the lock may be had another time. The rest is for good: a name or TTL that the service does not
+// take, rights that are missing.
+func passing(err error) bool {
+	for _, e := range []error{lockclient.ErrUnavailable, lockclient.ErrLost, lockclient.ErrRegressed, context.DeadlineExceeded} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
 }
 
 // lost is the exit of a command whose lock was lost, nil when it was not.

@@ -13,7 +13,6 @@ import (
 // A holder hears at once that somebody has raised the mark above its token, has taken or cleared its lease, or that its
 // session is over: not only at its next renewal, 20 s later.
 func TestLossIsTold(t *testing.T) {
-	w := newWorld(t, pgtest.Shared(t))
 	for _, tc := range []struct {
 		what   string
 		mode   Mode
@@ -26,6 +25,7 @@ func TestLossIsTold(t *testing.T) {
 	} {
 		for _, network := range []string{"tcp", "unix"} {
 			t.Run(tc.what+"/"+network, func(t *testing.T) {
+				w := newWorld(t, pgtest.Shared(t))
 				dsn := w.c.DSN(w.db, "control")
 				if network == "unix" {
 					dsn = w.c.SocketDSN(w.db, "control")
@@ -34,8 +34,9 @@ func TestLossIsTold(t *testing.T) {
 				name := lockName()
 				l := must[*lockclient.Lease](t)(client.Lock(ctx, name))
 				if tc.mode == Lease {
-					eventually(t, "watched", func() bool {
-						return w.text("SELECT count(*) FROM fence.ticket WHERE name = $1 AND NOT waits", name) == "1"
+					eventually(t, "looked at since it listens", func() bool {
+						return w.text(`SELECT EXISTS (SELECT FROM fence.ticket t, pg_stat_activity a WHERE t.name = $1 AND NOT t.waits
+							AND a.datname = current_database() AND a.query = 'LISTEN fence_lease' AND t.expires_at - interval '10 s' > a.query_start)`, name) == "true"
 					})
 				}
 				if _, err := w.su.Exec(ctx, tc.strike, name); err != nil {

@@ -125,8 +125,8 @@ var lockMutants = []mutant{
 	{
 		name: "lock loss, advisory: a session that the server has ended",
 		file: "lockclient/postgres/watchloss.go",
-		old:  "s.dead.Load() || conn != nil && hungUp(conn)",
-		new:  "s.dead.Load()",
+		old:  "conn != nil && hungUp(conn)",
+		new:  "conn == nil",
 		pkg:  postgres, tests: "TestLossIsTold",
 	},
 	{

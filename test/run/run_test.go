@@ -39,6 +39,8 @@ func TestExitCodes(t *testing.T) {
 		{"no lock", []string{"--", "true"}, 2, "name of the lock"},
 		{"bad backend", []string{"--lock", "a", "--backend", "magic://x", "--", "true"}, 2, "unknown lock backend"},
 		{"TTL of the URL", []string{"--lock", "a", "--backend", w.url() + "&ttl=5s", "--grace", "3s", "--", "true"}, 2, "half of --ttl, 5s"},
+		{"TTL that the service refuses", []string{"--lock", "a", "--ttl", "48h", "--", "true"}, 2, "at most a day"},
+		{"name that the service refuses", []string{"--lock", "a", "--backend", w.url() + "&mode=advisory&keys=pair", "--", "true"}, 2, "two int4"},
 		{"bad grace", []string{"--lock", "a", "--grace", "1h", "--", "true"}, 2, "--grace"},
 	} {
 		p := w.start(append([]string{"run"}, tc.args...)...)
