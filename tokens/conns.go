@@ -120,7 +120,7 @@ func (p *pool) get(ctx context.Context) (*conn, error) {
 			return c, nil
 		}
 		// What has been idle may lead to a server that is gone, or that is no longer the primary.
-		if c.QueryRow(ctx, "SELECT pg_is_in_recovery()").Scan(&c.inRecovery) == nil {
+		if c.QueryRow(ctx, "SELECT pg_is_in_recovery()").Scan(&c.inRecovery) == nil && !c.inRecovery {
 			return c, nil
 		}
 		p.discard(c)

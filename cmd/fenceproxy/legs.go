@@ -29,8 +29,8 @@ func clientTLS(c *config.Config) (*relay.ClientTLS, error) {
 	return t, nil
 }
 
-// upstream is the way to PostgreSQL.
-func upstream(c *config.Config) (relay.Upstream, error) {
+// upstreamLeg is the way to PostgreSQL.
+func upstreamLeg(c *config.Config) (relay.Upstream, error) {
 	at, err := c.UpstreamAddress()
 	if err != nil {
 		return relay.Upstream{}, err

@@ -15,6 +15,7 @@ import (
 	"github.com/fenceproxy/fenceproxy/cmd/fenceproxy/internal/holding"
 	"github.com/fenceproxy/fenceproxy/cmd/fenceproxy/internal/logging"
 	"github.com/fenceproxy/fenceproxy/cmd/fenceproxy/internal/metrics"
+	"github.com/fenceproxy/fenceproxy/cmd/fenceproxy/internal/upstream"
 	"github.com/fenceproxy/fenceproxy/rewrite"
 	"github.com/fenceproxy/fenceproxy/tokens"
 	"github.com/fenceproxy/fenceproxy/wire/relay"
@@ -33,6 +34,7 @@ type proxy struct {
 	holder    *holding.Holder // nil unless it holds a lock for its clients
 	control   *tokens.Control // nil unless the mode is enforce
 	known     tokens.Known
+	chooser   *upstream.Chooser // nil with a single upstream
 	server    *relay.Server
 	ready     *admin.Readiness
 	admin     *admin.Server // nil without an address
@@ -49,9 +51,16 @@ type proxy struct {
 
 // assemble makes the parts from the configuration; nothing listens or connects yet. loops: event loops for sessions.
 func assemble(c *config.Config, load loader, log *logging.Logger, loops int) (*proxy, error) {
-	server, err := upstream(c)
+	server, err := upstreamLeg(c)
 	if err != nil {
 		return nil, err
+	}
+	chooser, err := upstream.New(c, log.Logger)
+	if err != nil {
+		return nil, err
+	}
+	if chooser != nil {
+		server.Hosts = chooser.Hosts()
 	}
 	clients, err := clientTLS(c)
 	if err != nil {
@@ -60,6 +69,7 @@ func assemble(c *config.Config, load loader, log *logging.Logger, loops int) (*p
 	b := thisBuild()
 	m := metrics.New(metrics.Build{Version: b.Version, Commit: b.Commit, GoVersion: b.Go, Schema: strconv.Itoa(b.Schema), Mode: string(c.Mode)}, c.FenceNames())
 	p := &proxy{config: c, load: load, log: log.Logger, setLevel: log.SetLevel, metrics: m, clientTLS: clients, upstreamTLS: server.TLS}
+	p.chooser = chooser
 	p.running, p.stop = context.WithCancel(context.Background())
 	p.decisions = logging.NewDecisions(c.DecisionFile, log.Out, m.DecisionDropped)
 	if err := p.decisions.Set(string(c.Decisions), c.DecisionRate); err != nil {
@@ -186,6 +196,9 @@ func (p *proxy) close() {
 	}
 	if p.admin != nil {
 		p.admin.Close()
+	}
+	if p.chooser != nil {
+		p.chooser.Close()
 	}
 	p.decisions.Close()
 	p.log.Sync()

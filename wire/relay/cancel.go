@@ -3,6 +3,8 @@ package relay
 import (
 	"context"
 	"io"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -26,18 +28,34 @@ func (s *Server) relayCancel(client *clientLeg, request wire.Startup) {
 	defer s.cancels.leave()
 	ctx, done := context.WithTimeout(s.ctx, cancelTime)
 	defer done()
-	server, err := s.dial(ctx, s.cfg.Upstream.begins())
+	// Nobody has kept in mind where the session is. Other servers do not know its key.
+	var work sync.WaitGroup
+	var reached atomic.Bool
+	for _, at := range s.cfg.Upstream.all() {
+		work.Go(func() {
+			if err := s.sendCancel(ctx, at, request); err != nil {
+				s.log.Warn("cancel request lost", zap.String("upstream", at.Address), zap.Error(err))
+				return
+			}
+			reached.Store(true)
+		})
+	}
+	work.Wait()
+	relayed = reached.Load()
+}
+
+// sendCancel returns when the server has closed.
+func (s *Server) sendCancel(ctx context.Context, at Address, request wire.Startup) error {
+	server, err := s.cfg.Upstream.dialOne(ctx, at, s.cfg.Upstream.begins())
 	if err != nil {
-		s.log.Warn("cancel request lost: cannot connect to upstream", zap.Error(err))
-		return
+		return err
 	}
 	defer server.Close()
 	deadline, _ := ctx.Deadline()
 	server.SetDeadline(deadline)
 	if _, err := server.Write(request.Raw); err != nil {
-		s.log.Warn("cancel request lost", zap.Error(err))
-		return
+		return err
 	}
-	relayed = true
 	io.Copy(io.Discard, io.LimitReader(server, bufferSize))
+	return nil
 }

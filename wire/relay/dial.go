@@ -18,6 +18,7 @@ type Upstream struct {
 	Address string        // host:port, or the path of the socket
 	Timeout time.Duration // for connecting, TLS included; 0 means 5 s
 	TLS     *UpstreamTLS  // nil: plain text
+	Hosts   *Hosts        // nil: the one server at Address
 }
 
 const defaultDialTimeout = 5 * time.Second
@@ -37,16 +38,16 @@ func (u *Upstream) timeout() time.Duration {
 // begins reports whether the first connection for a session asks for TLS.
 func (u *Upstream) begins() (withTLS bool) { return u.TLS != nil && u.TLS.Wish != TLSAllow }
 
-// dial connects to the upstream server, with TLS or without. With TLSPrefer the connection is in plain text when the
+// dialOne connects to a server, with TLS or without. With TLSPrefer the connection is in plain text when the
 // server has no TLS, or when it fails, as libpq's (fe-connect.c, encryption_negotiated and select_next_encryption_method).
-func (u *Upstream) dial(ctx context.Context, withTLS bool) (net.Conn, error) {
+func (u *Upstream) dialOne(ctx context.Context, at Address, withTLS bool) (net.Conn, error) {
 	ctx, done := context.WithTimeout(ctx, u.timeout())
 	defer done()
-	c, err := u.connect(ctx)
+	c, err := at.connect(ctx)
 	if err != nil || !withTLS {
 		return c, err
 	}
-	secure, refused, err := u.TLS.encrypt(ctx, c)
+	secure, refused, err := u.TLS.encrypt(ctx, c, at.Name)
 	switch {
 	case err == nil && !refused:
 		c.SetDeadline(time.Time{})
@@ -60,15 +61,15 @@ func (u *Upstream) dial(ctx context.Context, withTLS bool) (net.Conn, error) {
 	case refused:
 		return nil, errNoTLS
 	case u.TLS.Wish == TLSPrefer && ctx.Err() == nil:
-		return u.connect(ctx)
+		return at.connect(ctx)
 	}
 	return nil, err
 }
 
 // connect makes the connection. TCP_NODELAY is what the net package sets.
-func (u *Upstream) connect(ctx context.Context) (net.Conn, error) {
+func (a Address) connect(ctx context.Context) (net.Conn, error) {
 	d := net.Dialer{KeepAliveConfig: keepAlive}
-	return d.DialContext(ctx, u.Network, u.Address)
+	return d.DialContext(ctx, a.Network, a.Address)
 }
 
 // unreachable is what a client is told when dial has failed; what the net package says goes to the log only. 57P03 is

@@ -33,7 +33,7 @@ var (
 )
 
 // encrypt begins TLS on a new connection. refused: the server has none to offer, and waits for a startup packet.
-func (t *UpstreamTLS) encrypt(ctx context.Context, plain net.Conn) (secure net.Conn, refused bool, err error) {
+func (t *UpstreamTLS) encrypt(ctx context.Context, plain net.Conn, name string) (secure net.Conn, refused bool, err error) {
 	if !t.Direct {
 		answer, err := askForTLS(ctx, plain)
 		if err != nil {
@@ -49,7 +49,12 @@ func (t *UpstreamTLS) encrypt(ctx context.Context, plain net.Conn) (secure net.C
 			return nil, false, errNotServer
 		}
 	}
-	c := tls.Client(plain, t.Source.Config())
+	settings := t.Source.Config()
+	if name != "" && settings.ServerName != "" { // of several hosts, the settings name the first
+		settings = settings.Clone()
+		settings.ServerName = name
+	}
+	c := tls.Client(plain, settings)
 	if err := c.HandshakeContext(ctx); err != nil {
 		return nil, false, &upstreamTLSError{err}
 	}

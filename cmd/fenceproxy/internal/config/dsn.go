@@ -33,13 +33,25 @@ type Upstream struct {
 	TLS     UpstreamTLS
 	Direct  bool // sslnegotiation=direct
 
+	Hosts  []Host // when there are several; Network and Address are those of the first
+	Target Target // which of them sessions go to
+
 	settings *tls.Config // nil with UpstreamPlain
+}
+
+// Host is one of several servers.
+type Host struct {
+	Network, Address string
+	Name             string // of its certificate
+
+	host string
+	port uint16
 }
 
 // unsupported are settings of libpq that would change how a connection is secured and that pgx does not know. It would
 // hand them to the server as settings of the session.
 var unsupported = []string{"gssencmode", "requirepeer", "ssl_max_protocol_version", "ssl_min_protocol_version", "sslcrl",
-	"sslcrldir", "sslkeylogfile", "hostaddr"}
+	"sslcrldir", "sslkeylogfile", "hostaddr", "load_balance_hosts"}
 
 // checkDSN says whether a DSN can be read and all of it honoured, never repeating it.
 func checkDSN(dsn string) error {
@@ -83,10 +95,12 @@ func parseUpstream(dsn string) (Upstream, error) {
 	// pgx lists the attempts in order: allow is plain text, then TLS; prefer the other way round.
 	attempts := []*tls.Config{cfg.TLSConfig}
 	for _, f := range cfg.Fallbacks {
-		if f.Host != cfg.Host || f.Port != cfg.Port {
-			return Upstream{}, errors.New("several hosts in an upstream DSN are not supported: name one")
+		if f.Host == cfg.Host && f.Port == cfg.Port {
+			attempts = append(attempts, f.TLSConfig)
 		}
-		attempts = append(attempts, f.TLSConfig)
+	}
+	if err := u.addHosts(dsn, cfg); err != nil {
+		return Upstream{}, err
 	}
 	switch first, last := attempts[0], attempts[len(attempts)-1]; {
 	case first == nil && last == nil:

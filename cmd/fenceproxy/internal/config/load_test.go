@@ -140,9 +140,9 @@ fenceproxy.yaml:1:11: sslnegotiation=direct needs sslmode require, verify-ca or 
 fenceproxy.yaml:5:37: "lo_open" is neither large_objects nor the oid of a function
     5 | function_calls: [large_objects, 17, lo_open]
       |                                     ^`},
-		{"several hosts", "upstream: host=a,b sslmode=disable\nmode: off\n", `
-fenceproxy.yaml:1:11: several hosts in an upstream DSN are not supported: name one
-    1 | upstream: host=a,b sslmode=disable
+		{"hosts at random", "upstream: host=a,b sslmode=disable load_balance_hosts=random\nmode: off\n", `
+fenceproxy.yaml:1:11: load_balance_hosts in a DSN is not supported
+    1 | upstream: host=a,b sslmode=disable load_balance_hosts=random
       |           ^`},
 		{"nothing to protect", "upstream: host=db\n", `
 fenceproxy.yaml: no fences: mode enforce would protect nothing; set fences, FENCEPROXY_FENCES or --fence, or mode off`},
@@ -390,6 +390,35 @@ func TestChanged(t *testing.T) {
 	} {
 		if got := strings.Join(Changed(first, read(tc.text)), " "); got != tc.want {
 			t.Errorf("%s: %q, want %q", tc.text, got, tc.want)
+		}
+	}
+}
+
+func TestUpstreamHosts(t *testing.T) {
+	for _, tc := range []struct {
+		dsn    string
+		target Target
+		hosts  string
+	}{
+		{"host=a", TargetAny, ""},
+		{"host=a,b port=1,2 sslmode=disable", TargetAny, "a:1 b:2"},
+		{"postgres://a:1,b:2/x?target_session_attrs=primary&sslmode=prefer", TargetPrimary, "a:1 b:2"},
+		{"host=a target_session_attrs=read-write sslmode=require", TargetReadWrite, "a:5432"},
+		{"host=/run,/tmp target_session_attrs=prefer-standby sslmode=disable", TargetPreferStandby, "/run/.s.PGSQL.5432 /tmp/.s.PGSQL.5432"},
+	} {
+		u, err := parseUpstream(tc.dsn)
+		var hosts []string
+		for _, h := range u.Hosts {
+			hosts = append(hosts, h.Address)
+			c := &Config{Upstream: tc.dsn, Control: "postgres://control:secret@elsewhere/db"}
+			cfg, err := c.HostConfig(h)
+			if err != nil || cfg.User != "control" || cfg.Password != "secret" || cfg.ValidateConnect != nil || len(cfg.Fallbacks) > 1 ||
+				cfg.Host != h.host || cfg.Port != h.port {
+				t.Errorf("%s: %s: %+v %v", tc.dsn, h.Address, cfg, err)
+			}
+		}
+		if got := strings.Join(hosts, " "); err != nil || got != tc.hosts || u.Target != tc.target {
+			t.Errorf("%s: %q %q %v", tc.dsn, u.Target, got, err)
 		}
 	}
 }
