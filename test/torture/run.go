@@ -14,6 +14,7 @@ func (w *world) schedule(s Schedule, sum *Summary) error {
 	began := time.Now()
 	remaining := func() time.Duration { return max(time.Millisecond, s.Length-time.Since(began)) }
 	ordered := func(h *hand) error { return h.order(w.orderOf(s, remaining())) }
+	w.gate.obey(s)
 	before := w.ledger.registers()
 	hands := w.crew.hands[:s.Workers]
 	for _, h := range hands {
@@ -53,7 +54,7 @@ func (w *world) schedule(s Schedule, sum *Summary) error {
 	if err := w.onServer(func(ctx context.Context, _ *pgx.Conn) error { return w.judge(ctx) }); err != nil {
 		return fmt.Errorf("commit log: %w", err)
 	}
-	events, faults := w.crew.take(), w.faults
+	events, faults := append(w.crew.take(), w.gate.takeHeld()...), w.faults
 	w.faults = nil
 	judgeTold(w.ledger, events)
 	judgeAcknowledged(w.ledger, events)

@@ -41,10 +41,12 @@ type change struct {
 	learn      func(*tenure)
 }
 
-// changes draws what to write under tx, from what the tenure believes. plain: statements that need no transaction block
-// around them.
+// change draws what to write under tx, from what the tenure believes.
 func (a *actor) change(t *tenure, tx int64) change {
 	tok := t.token
+	if a.LogOnly {
+		return a.logged(t, tx)
+	}
 	switch a.random.IntN(4) {
 	case 0: // the chain of elements
 		el := a.random.Int64N(1 << 60)

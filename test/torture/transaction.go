@@ -22,12 +22,14 @@ func (a *actor) transact(t *tenure, p presentation) Outcome {
 	if p == presentLocally {
 		c, sent, err = a.stepwise(t, p, tx, level)
 	} else {
-		switch a.random.IntN(5) {
-		case 0:
+		switch a.random.IntN(12) {
+		case 3:
+			c, sent, err = a.crafty(t, tx)
+		case 0, 4:
 			c, sent, err = a.alone(t, tx)
-		case 1:
+		case 1, 5:
 			c, sent, err = a.inOneString(t, tx, level)
-		case 2:
+		case 2, 6:
 			c, sent, err = a.pipelined(t, tx, level)
 		default:
 			c, sent, err = a.stepwise(t, p, tx, level)

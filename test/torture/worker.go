@@ -22,6 +22,7 @@ type order struct {
 	Schedule
 	Worker      int
 	Incarnation int
+	LogOnly     bool // write only what is never overwritten
 	Length      time.Duration
 	Parts       []part
 	Proxies     []string // DSNs of the application role through the proxies
@@ -59,6 +60,7 @@ type worker struct {
 	out *json.Encoder
 
 	clients map[service]*lockclient.Client
+	issue   func(fence string) int64 // tokens, instead of the counter in the database
 }
 
 // tell writes an event at once: what a process has not told when it is killed did not happen for the judges.
@@ -73,6 +75,11 @@ func (w *worker) tell(e Event) {
 func (w *worker) play() {
 	ctx, cancel := context.WithTimeout(context.Background(), w.order.Length)
 	defer cancel()
+	w.act(ctx)
+}
+
+// act plays all parts until ctx ends.
+func (w *worker) act(ctx context.Context) {
 	var actors sync.WaitGroup
 	for _, p := range w.Parts {
 		a := &actor{

@@ -25,6 +25,7 @@ type world struct {
 	cluster *pgtest.Cluster
 	db      string
 	proxies []*proxytest.Proxy
+	gate    *gate             // between them and the server
 	members *etcdtest.Cluster // nil: the etcd fence has no actors
 	crew    *crew
 	ledger  *ledger
@@ -54,8 +55,11 @@ func newWorld(t testing.TB, workers int) *world {
 	proxytest.Install(t, w.cluster.DSN(w.db, "postgres"))
 	w.cluster.Exec(t, w.db, fmt.Sprintf("SELECT pg_create_logical_replication_slot('%s', 'test_decoding')", slot))
 	w.members = etcdtest.Start(t, 3)
+	w.gate = openGate(t, w.cluster.Addr())
+	control := w.cluster.DSN(w.db, "control")
+	through := strings.Replace(control, w.cluster.Addr(), w.gate.addr(), 1)
 	for range 2 {
-		w.proxies = append(w.proxies, proxytest.Start(t, w.cluster.DSN(w.db, "control"), append(fences, "--takeover-grace", grace.String())...))
+		w.proxies = append(w.proxies, proxytest.Start(t, through, append(fences, "--control", control, "--takeover-grace", grace.String())...))
 	}
 	if err := w.crew.hire(workers); err != nil {
 		t.Fatal(err)
