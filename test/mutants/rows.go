@@ -103,14 +103,6 @@ var rowMutants = []mutant{
 		pkg:  texts, tests: "TestPlansHoldForTheirGenerationOfTheCatalog",
 	},
 	{
-		name: "rows: the spliced text must parse to the tree that is wanted",
-		file: "rewrite/splice.go",
-		old:  "	return sameTree(tree, spliced)\n",
-		new:  "	return spliced != nil\n",
-		and:  []edit{{"rewrite/splicequery.go", "s.word(stop, \"from\") && s.word(stop-1, \"distinct\") && stop-1 > i+1,", "false,"}},
-		pkg:  texts, tests: "TestSpliceDiffersByStampsOnly|TestRowCasesAreSpliced",
-	},
-	{
 		name: "rows: a scope is the row's own",
 		file: "rewrite/rowfence.go",
 		old:  "	return \"fence.row_scoped(\" + f.name(row) + \")\"",
