@@ -21,7 +21,7 @@ func TestMain(m *testing.M) { pgtest.Main(m) }
 
 var ctx = context.Background()
 
-const deadline = 20 * time.Second
+const deadline = 60 * time.Second
 
 // world is a database with the fence schema, the tables of a test, and the fence f whose mark is 34. The tables belong to
 // the role app, which is no superuser, as applications' tables do.
