@@ -9,6 +9,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/fenceproxy/fenceproxy/test/pgtest"
 )
 
 var smithTime = flag.Duration("sqlsmith", 15*time.Second, "how long sqlsmith runs")
@@ -33,7 +35,8 @@ func TestSQLSmith(t *testing.T) {
 	cmd := exec.Command(path, "--verbose", "--exclude-catalog", "--target="+target)
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
-	if err := cmd.Start(); err != nil {
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := pgtest.StartWithParent(cmd); err != nil {
 		t.Fatal(err)
 	}
 	done := make(chan error, 1)
