@@ -13,6 +13,9 @@ import (
 // torture is the package of the harness that knows nothing of the mutants.
 const torture = "test/torture"
 
+// again is how often a schedule in which a violation was seen is run until it is seen again.
+const again = 50
+
 // hunted are the mutants that break the guarantee in a way that the harness must find by itself, with the number of the
 // fault in the literature of fencing that they stand for. What is not here breaks something else: what a client is told,
 // how long it waits, or one schedule of the protocol that only a conversation written for it has.
@@ -92,9 +95,11 @@ func hunt(root string, which *regexp.Regexp, budget time.Duration, verbose bool)
 			return err
 		}
 		var found time.Duration
-		var how string
+		var how, replayed string
 		err = m.broken(root, func(env []string) error {
-			found, how, err = torment(root, env, budget)
+			if found, how, err = torment(root, env, budget); found != 0 && err == nil {
+				replayed, err = replay(root, env, how)
+			}
 			return err
 		})
 		if err != nil {
@@ -106,7 +111,7 @@ func hunt(root string, which *regexp.Regexp, budget time.Duration, verbose bool)
 			continue
 		}
 		slowest = max(slowest, found)
-		fmt.Printf("found     %-60s %6.1f s   %s\n", m.name, found.Seconds(), h.stands)
+		fmt.Printf("found     %-60s %6.1f s, %-24s %s\n", m.name, found.Seconds(), replayed, h.stands)
 		if verbose {
 			fmt.Println(how)
 		}
@@ -145,6 +150,31 @@ func torment(root string, env []string, budget time.Duration) (found time.Durati
 }
 
 var firstViolation = regexp.MustCompile(`first violation after ([0-9.]+) s`)
+
+// replay runs the schedule that has shown the violation until it shows one again.
+func replay(root string, env []string, how string) (string, error) {
+	m := replaySeed.FindStringSubmatch(how)
+	if m == nil {
+		return "not to be replayed", nil // nothing was committed at all
+	}
+	cmd := exec.Command("go", "test", "-count=1", "-timeout=30m", "-run=TestTorture", "-v", "./"+torture,
+		"-torture.replay="+m[1], fmt.Sprintf("-torture.tries=%d", again))
+	cmd.Dir, cmd.Env = root, env
+	out, err := cmd.CombinedOutput()
+	if err == nil {
+		return fmt.Sprintf("NOT SEEN in %d replays", again), nil
+	}
+	try := tryOfReplay.FindStringSubmatch(string(out))
+	if try == nil {
+		return "", fmt.Errorf("the replay failed: %w\n%s", err, out)
+	}
+	return "replayed at try " + try[1], nil
+}
+
+var (
+	replaySeed  = regexp.MustCompile(`-torture.replay=(\d+)`)
+	tryOfReplay = regexp.MustCompile(`first violation after [0-9.]+ s, in schedule (\d+)`)
+)
 
 // violations are the lines that tell what was seen.
 func violations(out string) string {

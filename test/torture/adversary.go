@@ -94,6 +94,9 @@ func (w *world) strike(s Schedule, f Fault, r *rand.Rand, mending *sync.WaitGrou
 			tell()
 		})
 	case StopBackend, EndBackend:
+		if w.cluster == nil {
+			return
+		}
 		pid, name := w.someBackend(which)
 		if pid == 0 {
 			return
@@ -111,6 +114,9 @@ func (w *world) strike(s Schedule, f Fault, r *rand.Rand, mending *sync.WaitGrou
 			tell()
 		})
 	case CrashServer:
+		if w.cluster == nil {
+			return
+		}
 		if pid, name := w.someBackend(which); pid != 0 && r.IntN(2) == 0 {
 			done.Victim = name
 			syscall.Kill(pid, syscall.SIGKILL)
@@ -126,7 +132,7 @@ func (w *world) strike(s Schedule, f Fault, r *rand.Rand, mending *sync.WaitGrou
 func (w *world) someBackend(which int) (pid int, name string) {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
-	c, err := pgx.Connect(ctx, w.cluster.SocketDSN(w.db, "postgres"))
+	c, err := pgx.Connect(ctx, w.server.SocketDSN(w.db, "postgres"))
 	if err != nil {
 		return 0, ""
 	}

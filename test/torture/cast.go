@@ -56,9 +56,12 @@ INSERT INTO %[1]s.head VALUES (1, 0, 0, '', 0);
 INSERT INTO %[1]s.acct SELECT g, %[3]d, '', 0 FROM generate_series(1, %[2]d) g;
 INSERT INTO %[1]s.els VALUES (1, '{}', '', 0);
 INSERT INTO public.issuer VALUES ('%[1]s', 0);
-GRANT USAGE ON SCHEMA %[1]s TO app;
-GRANT ALL ON ALL TABLES IN SCHEMA %[1]s TO app;
-`, s.Fence, accounts, opening)
+GRANT USAGE ON SCHEMA %[1]s TO %[4]s;
+GRANT ALL ON ALL TABLES IN SCHEMA %[1]s TO %[4]s;
+`, s.Fence, accounts, opening, appRole)
 }
 
-const common = `CREATE TABLE public.issuer (fence text PRIMARY KEY, n bigint); GRANT ALL ON public.issuer TO app;`
+// Roles of the applications, and of the proxies and lock clients.
+const appRole, controlRole = "torture_app", "torture_control"
+
+const common = `CREATE TABLE public.issuer (fence text PRIMARY KEY, n bigint); GRANT ALL ON public.issuer TO ` + appRole + `;`

@@ -2,6 +2,7 @@ package torture
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -21,7 +22,8 @@ type Summary struct {
 	Faults       map[Fault]int
 	Evictions    int
 	Violations   int
-	Undecided    int // fences of a schedule for which the linearizability checker ran out of time
+	Shapes       map[string]int // of committed transactions
+	Undecided    int            // fences of a schedule for which the linearizability checker ran out of time
 	Linearizable int
 	Took         time.Duration
 }
@@ -34,6 +36,7 @@ func (s *Summary) count(events []Event, faults []faultDone) {
 			switch e.Outcome {
 			case Done:
 				s.Committed++
+				s.shape(e.Shape)
 			case Refused:
 				s.Refused++
 			case Failed:
@@ -78,13 +81,32 @@ func (s *Summary) count(events []Event, faults []faultDone) {
 	}
 }
 
+// shapes are the properties of transactions that the summary counts.
+var shapes = []string{"READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE", "chain", "transfer", "set", "merge", "CTE", "INSERT SELECT", "COPY", "cursor",
+	"EXECUTE", "alone", "one string", "pipelined", "ROLLBACK TO", "2PC", "crafty", "psql", "simple protocol", "cache statement"}
+
+func (s *Summary) shape(text string) {
+	if s.Shapes == nil {
+		s.Shapes = map[string]int{}
+	}
+	for _, name := range shapes {
+		if strings.Contains(text, name) {
+			s.Shapes[name]++
+		}
+	}
+}
+
 func (s Summary) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "seed %d: %d schedules in %v\n", s.Seed, s.Schedules, s.Took.Round(time.Second))
 	fmt.Fprintf(&b, "  %d transactions: %d committed, %d refused, %d failed otherwise, %d unknown\n",
 		s.Committed+s.Refused+s.Failed+s.Unknown, s.Committed, s.Refused, s.Failed, s.Unknown)
 	fmt.Fprintf(&b, "  %d tenures, %d takeovers, %d evictions, held back %d times\n", s.Tenures, s.Takeovers, s.Evictions, s.Held)
-	b.WriteString("  faults:")
+	b.WriteString("  committed:")
+	for _, shape := range slices.Sorted(maps.Keys(s.Shapes)) {
+		fmt.Fprintf(&b, " %s %d,", shape, s.Shapes[shape])
+	}
+	b.WriteString("\n  faults:")
 	for _, f := range []Fault{StopWorker, KillWorker, StopProxy, KillProxy, StopBackend, EndBackend, StopMember, CrashServer} {
 		fmt.Fprintf(&b, " %s %d,", f, s.Faults[f])
 	}

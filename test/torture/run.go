@@ -86,7 +86,7 @@ func (w *world) tidy(over <-chan struct{}) {
 		case <-time.After(500 * time.Millisecond):
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
-		if c, err := pgx.Connect(ctx, w.cluster.SocketDSN(w.db, "postgres")); err == nil {
+		if c, err := pgx.Connect(ctx, w.server.SocketDSN(w.db, "postgres")); err == nil {
 			w.rollbackPrepared(ctx, c, 1500*time.Millisecond)
 			c.Close(ctx)
 		}

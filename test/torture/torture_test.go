@@ -13,10 +13,11 @@ import (
 )
 
 var (
-	seedFlag  = flag.Uint64("torture.seed", 0, "seed of the run; 0 draws one")
-	timeFlag  = flag.Duration("torture.time", time.Minute, "how long to go on")
-	replay    = flag.Uint64("torture.replay", 0, "seed of one schedule: run it until it fails")
-	triesFlag = flag.Int("torture.tries", 50, "how often to run it at most")
+	seedFlag   = flag.Uint64("torture.seed", 0, "seed of the run; 0 draws one")
+	timeFlag   = flag.Duration("torture.time", time.Minute, "how long to go on")
+	replay     = flag.Uint64("torture.replay", 0, "seed of one schedule: run it until it fails")
+	serverFlag = flag.String("torture.server", "", "superuser's DSN (URL) of a server to use; it needs wal_level = logical. Nothing on it is stopped or crashed")
+	triesFlag  = flag.Int("torture.tries", 50, "how often to run it at most")
 )
 
 func TestMain(m *testing.M) {
@@ -31,7 +32,7 @@ func TestTorture(t *testing.T) {
 	for seed == 0 {
 		seed = uint64(rand.Uint32())
 	}
-	w := newWorld(t, 5)
+	w := newWorld(t, 5, *serverFlag)
 	began := time.Now()
 	sum := &Summary{Seed: seed}
 	schedules := func(i int) (Schedule, bool) { return draw(derive(seed, i)), time.Since(began) < *timeFlag }
@@ -51,7 +52,7 @@ func TestTorture(t *testing.T) {
 			t.Fatalf("of %d transactions only %d were committed: their holders are refused too", tried, sum.Committed)
 		}
 		if w.violated() {
-			fmt.Printf("first violation after %.1f s\n", time.Since(began).Seconds())
+			fmt.Printf("first violation after %.1f s, in schedule %d\n", time.Since(began).Seconds(), i+1)
 			t.Errorf("schedule %d, try again: go test ./test/torture -count=1 -run TestTorture -torture.replay=%d", i, s.Seed)
 			break
 		}

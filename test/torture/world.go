@@ -22,7 +22,8 @@ const grace = 300 * time.Millisecond
 // world is everything that is attacked, and its judges.
 type world struct {
 	t       testing.TB
-	cluster *pgtest.Cluster
+	server  server
+	cluster *pgtest.Cluster // the server, when it is ours: it may be stopped and crashed
 	db      string
 	proxies []*proxytest.Proxy
 	gate    *gate             // between them and the server
@@ -38,26 +39,33 @@ type world struct {
 	evictions  float64
 }
 
-func newWorld(t testing.TB, workers int) *world {
+// newWorld starts everything; the database is made on the server behind a superuser's DSN, or in a cluster of its own for "".
+func newWorld(t testing.TB, workers int, dsn string) *world {
 	t.Helper()
 	w := &world{t: t, crew: &crew{}}
 	w.ledger = newLedger(w.violation)
-	w.cluster = pgtest.Start(t, pgtest.WithSetting("wal_level", "logical"), pgtest.WithSetting("max_prepared_transactions", "100"),
-		pgtest.WithSetting("max_connections", "300"), pgtest.WithSetting("restart_after_crash", "on"), pgtest.WithSetting("log_min_messages", "fatal"))
-	w.db = w.cluster.NewDatabase(t)
-	w.cluster.Exec(t, w.db, "CREATE ROLE app LOGIN; CREATE ROLE control SUPERUSER LOGIN; ALTER ROLE control SET synchronous_commit = off; "+common)
+	if dsn == "" {
+		w.cluster = pgtest.Start(t, pgtest.WithSetting("wal_level", "logical"), pgtest.WithSetting("max_prepared_transactions", "100"),
+			pgtest.WithSetting("max_connections", "300"), pgtest.WithSetting("restart_after_crash", "on"), pgtest.WithSetting("log_min_messages", "fatal"))
+		w.server, w.db = w.cluster, w.cluster.NewDatabase(t)
+		w.exec("CREATE ROLE " + appRole + " LOGIN; CREATE ROLE " + controlRole + " SUPERUSER LOGIN")
+	} else {
+		w.borrow(dsn)
+	}
+	w.exec("ALTER ROLE " + controlRole + " SET synchronous_commit = off; " + common)
 	var fences []string
 	for _, s := range stages {
-		w.cluster.Exec(t, w.db, s.tables())
+		w.exec(s.tables())
 		fences = append(fences, "--fence", s.Fence+"="+s.Fence+".*")
 	}
 	fences = append(fences, "--fence", companion+"="+companion+".*")
-	proxytest.Install(t, w.cluster.DSN(w.db, "postgres"))
-	w.cluster.Exec(t, w.db, fmt.Sprintf("SELECT pg_create_logical_replication_slot('%s', 'test_decoding')", slot))
+	proxytest.Install(t, w.server.DSN(w.db, controlRole))
+	w.exec(fmt.Sprintf("SELECT pg_create_logical_replication_slot('%s', 'test_decoding')", slot))
+	t.Cleanup(w.leave)
 	w.members = etcdtest.Start(t, 3)
-	w.gate = openGate(t, w.cluster.Addr())
-	control := w.cluster.DSN(w.db, "control")
-	through := strings.Replace(control, w.cluster.Addr(), w.gate.addr(), 1)
+	w.gate = openGate(t, w.server.Addr())
+	control := w.server.DSN(w.db, controlRole)
+	through := strings.Replace(control, w.server.Addr(), w.gate.addr(), 1)
 	for range 2 {
 		w.proxies = append(w.proxies, proxytest.Start(t, through, append(fences, "--control", control, "--takeover-grace", grace.String())...))
 	}
@@ -69,10 +77,10 @@ func newWorld(t testing.TB, workers int) *world {
 }
 
 func (w *world) orderOf(s Schedule, length time.Duration) order {
-	o := order{Schedule: s, Length: length, Server: w.cluster.DSN(w.db, "app"), Leases: w.cluster.DSN(w.db, "control"),
-		Binary: proxytest.Binary(w.t), Psql: w.cluster.Program("psql")}
+	o := order{Schedule: s, Length: length, Server: w.server.DSN(w.db, appRole), Leases: w.server.DSN(w.db, controlRole),
+		Binary: proxytest.Binary(w.t), Psql: "psql"}
 	for _, p := range w.proxies {
-		o.Proxies = append(o.Proxies, p.DSN(w.db, "app"))
+		o.Proxies = append(o.Proxies, p.DSN(w.db, appRole))
 	}
 	var hosts []string
 	for _, e := range w.members.Endpoints() {
@@ -101,7 +109,7 @@ func (w *world) violated() bool {
 // judge reads the commit log up to now. An error is the server's, which may be down: the next call goes on.
 func (w *world) judge(ctx context.Context) error {
 	if w.reader == nil || w.reader.IsClosed() {
-		c, err := pgx.Connect(ctx, w.cluster.SocketDSN(w.db, "postgres"))
+		c, err := pgx.Connect(ctx, w.server.SocketDSN(w.db, "postgres"))
 		if err != nil {
 			return err
 		}
@@ -136,7 +144,7 @@ func (w *world) onServer(f func(context.Context, *pgx.Conn) error) error {
 	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
 		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 		var c *pgx.Conn
-		if c, err = pgx.Connect(ctx, w.cluster.SocketDSN(w.db, "postgres")); err == nil {
+		if c, err = pgx.Connect(ctx, w.server.SocketDSN(w.db, "postgres")); err == nil {
 			err = f(ctx, c)
 			c.Close(ctx)
 		}
@@ -153,7 +161,7 @@ func (w *world) calm() error {
 	return w.onServer(func(ctx context.Context, c *pgx.Conn) error {
 		for end := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) {
 			var left int
-			err := c.QueryRow(ctx, `SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE usename = 'app' AND pid <> pg_backend_pid()`).Scan(&left)
+			err := c.QueryRow(ctx, `SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE usename = '`+appRole+`' AND pid <> pg_backend_pid()`).Scan(&left)
 			if err != nil {
 				return err
 			}
