@@ -180,20 +180,28 @@ const (
 	ReplicationInvalid              // no boolean and not "database": the server refuses it
 )
 
-// Replication reads the parameter as PostgreSQL does: "database", or a boolean in any of its spellings.
+// Replication reads the parameters of that name as PostgreSQL does, one after the other: a boolean in any of its spellings,
+// or "database", which a boolean behind it does not take back (postmaster.c ProcessStartupPacket, am_db_walsender).
 func (s *Startup) Replication() Replication {
-	v, present := s.param("replication")
-	switch on, ok := parseBool(v); {
-	case !present:
-		return ReplicationNone
-	case v == "database":
-		return ReplicationDatabase
-	case !ok:
-		return ReplicationInvalid
-	case on:
-		return ReplicationPhysical
+	r, database := ReplicationNone, false
+	for _, p := range s.Params {
+		if p.Name != "replication" {
+			continue
+		}
+		switch on, ok := parseBool(p.Value); {
+		case p.Value == "database":
+			r, database = ReplicationDatabase, true
+		case !ok:
+			return ReplicationInvalid
+		case !on:
+			r = ReplicationNone
+		case database:
+			r = ReplicationDatabase
+		default:
+			r = ReplicationPhysical
+		}
 	}
-	return ReplicationNone
+	return r
 }
 
 // parseBool is bool.c parse_bool_with_len: prefixes of the words, in any case.

@@ -119,6 +119,26 @@ func TestReplication(t *testing.T) {
 			t.Errorf("%q: got %d, want %d", v, got, want)
 		}
 	}
+	for _, c := range []struct {
+		values []string
+		want   Replication
+	}{
+		{[]string{"database", "true"}, ReplicationDatabase}, // and so takes SQL
+		{[]string{"true", "database"}, ReplicationDatabase},
+		{[]string{"database", "off", "on"}, ReplicationDatabase},
+		{[]string{"database", "off"}, ReplicationNone},
+		{[]string{"on", "off"}, ReplicationNone},
+		{[]string{"off", "on"}, ReplicationPhysical},
+		{[]string{"maybe", "database"}, ReplicationInvalid},
+	} {
+		var s Startup
+		for _, v := range c.values {
+			s.Params = append(s.Params, Param{"replication", v})
+		}
+		if got := s.Replication(); got != c.want {
+			t.Errorf("%q: got %d, want %d", c.values, got, c.want)
+		}
+	}
 }
 
 func TestSetting(t *testing.T) {
