@@ -358,3 +358,21 @@ func TestListenFailure(t *testing.T) {
 		t.Errorf("%+v", o)
 	}
 }
+
+// Who comes by a Unix socket has no address: the log says which socket, and what the kernel knows of the process.
+func TestLogNamesClientsOfUnixSockets(t *testing.T) {
+	dir, err := os.MkdirTemp("", "fp") // t.TempDir may be too long for a socket
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	s := startServe(t, func(c *config.Config) {
+		c.Listen = []config.Listener{{Address: dir + "/.s.PGSQL.6432"}}
+	})
+	conn, err := pgx.Connect(context.Background(), "host="+dir+" port=6432 user=postgres dbname="+s.db)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(context.Background())
+	s.find(t, fmt.Sprintf(`"message":"session started".*"remote":"unix:%s/.s.PGSQL.6432 pid=%d uid=%d"`, dir, os.Getpid(), os.Getuid()))
+}

@@ -28,6 +28,9 @@ func AddFlags(set *pflag.FlagSet, keys ...string) *Flags {
 		v := &flagValue{setting: s, shown: shownDefault(s.key)}
 		flags.values = append(flags.values, v)
 		set.Var(v, s.flag, s.usage)
+		if s.kind == kindBool {
+			set.Lookup(s.flag).NoOptDefVal = "true"
+		}
 	}
 	return flags
 }
@@ -66,6 +69,8 @@ func (v *flagValue) String() string {
 // Type is the placeholder in --help.
 func (v *flagValue) Type() string {
 	switch v.setting.kind {
+	case kindBool:
+		return "bool"
 	case kindDuration:
 		return "DURATION"
 	case kindInteger:
