@@ -26,6 +26,7 @@ type actor struct {
 	server *pgx.Conn // direct
 	conn   *pgx.Conn // through a proxy; may outlive tenures, as a pool's connections do
 	via    int       // which proxy
+	paired bool      // the session has the companion's token too
 	hold   holder
 }
 
@@ -105,10 +106,12 @@ const (
 
 // item is the token as it is written: the proxy and the database have fast paths for the usual way.
 func (a *actor) item(t *tenure) string {
-	switch a.random.IntN(10) {
-	case 0:
+	n := a.random.IntN(10)
+	a.paired = n == 1 || n == 2
+	switch {
+	case n == 0:
 		return a.Fence + " = " + t.token
-	case 1, 2:
+	case a.paired:
 		return a.Fence + "=" + t.token + "," + companion + "=1"
 	}
 	return a.Fence + "=" + t.token

@@ -52,6 +52,8 @@ CREATE TABLE %[1]s.head (id int PRIMARY KEY, el bigint, prev bigint, tok text, t
 CREATE TABLE %[1]s.acct (id int PRIMARY KEY, bal bigint, tok text, tx bigint);
 CREATE TABLE %[1]s.els (gen int PRIMARY KEY, list bigint[], tok text, tx bigint);
 CREATE TABLE %[1]s.log (n bigint, tok text, tx bigint);
+CREATE FUNCTION %[1]s.put(n bigint, tok text, tx bigint) RETURNS bigint LANGUAGE plpgsql AS 'BEGIN INSERT INTO %[1]s.log VALUES (n, tok, tx); RETURN n; END';
+CREATE PROCEDURE %[1]s.file(n bigint, tok text, tx bigint) LANGUAGE plpgsql AS 'BEGIN INSERT INTO %[1]s.log VALUES (n, tok, tx); END';
 INSERT INTO %[1]s.head VALUES (1, 0, 0, '', 0);
 INSERT INTO %[1]s.acct SELECT g, %[3]d, '', 0 FROM generate_series(1, %[2]d) g;
 INSERT INTO %[1]s.els VALUES (1, '{}', '', 0);
@@ -64,4 +66,6 @@ GRANT ALL ON ALL TABLES IN SCHEMA %[1]s TO %[4]s;
 // Roles of the applications, and of the proxies and lock clients.
 const appRole, controlRole = "torture_app", "torture_control"
 
-const common = `CREATE TABLE public.issuer (fence text PRIMARY KEY, n bigint); GRANT ALL ON public.issuer TO ` + appRole + `;`
+const common = `CREATE SCHEMA ` + companion + `; CREATE TABLE ` + companion + `.log (n bigint);
+GRANT USAGE ON SCHEMA ` + companion + ` TO ` + appRole + `; GRANT ALL ON ` + companion + `.log TO ` + appRole + `;
+CREATE TABLE public.issuer (fence text PRIMARY KEY, n bigint); GRANT ALL ON public.issuer TO ` + appRole + `;`

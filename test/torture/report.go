@@ -83,7 +83,7 @@ func (s *Summary) count(events []Event, faults []faultDone) {
 
 // shapes are the properties of transactions that the summary counts.
 var shapes = []string{"READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE", "chain", "transfer", "set", "merge", "CTE", "INSERT SELECT", "COPY", "cursor",
-	"EXECUTE", "alone", "one string", "pipelined", "ROLLBACK TO", "2PC", "crafty", "psql", "simple protocol", "cache statement"}
+	"EXECUTE", "function", "procedure", "DO block", "two fences", "alone", "one string", "pipelined", "ROLLBACK TO", "2PC", "crafty", "psql", "simple protocol", "cache statement"}
 
 func (s *Summary) shape(text string) {
 	if s.Shapes == nil {

@@ -91,7 +91,16 @@ func (a *actor) logged(t *tenure, tx int64) change {
 	row := []any{n, t.token, tx}
 	s := func(sql string) []statement { return []statement{{sql: fill(sql, a.Fence), args: row}} }
 	const values = "($1::bigint, $2::text, $3::bigint)"
-	switch a.random.IntN(8) {
+	if a.paired && a.random.IntN(3) == 0 {
+		return change{name: "two fences", statements: s("WITH w AS (INSERT INTO " + companion + ".log VALUES (1)) INSERT INTO $s.log VALUES " + values)}
+	}
+	switch a.random.IntN(11) {
+	case 6:
+		return change{name: "function", statements: s("SELECT $s.put($1::bigint, $2::text, $3::bigint)")}
+	case 7:
+		return change{name: "procedure", statements: s("CALL $s.file($1::bigint, $2::text, $3::bigint)")}
+	case 8:
+		return change{name: "DO block", statements: []statement{{sql: fill(fmt.Sprintf("DO 'BEGIN INSERT INTO $s.log VALUES (%d, ''%s'', %d); END'", n, t.token, tx), a.Fence)}}}
 	case 0:
 		return change{name: "merge", statements: s("MERGE INTO $s.log l USING (VALUES " + values + ") v (n, tok, tx) ON l.tx = v.tx AND false WHEN NOT MATCHED THEN INSERT VALUES (v.n, v.tok, v.tx)")}
 	case 1:
