@@ -80,7 +80,7 @@ func TestRandomRowStatementsOnServer(t *testing.T) {
 	var sc Scratch
 	r := rand.New(rand.NewPCG(6, uint64(time.Now().UnixNano())))
 	ran, wrote := 0, 0
-	for limit := time.Now().Add(max(mutateFor(), 5*time.Second)); time.Now().Before(limit) && !t.Failed(); {
+	for limit := time.Now().Add(max(mutateFor(), 5*time.Second)); (time.Now().Before(limit) || ran < 40) && !t.Failed(); {
 		sql := randomStatement(r)
 		if code := run(t, conn, "PREPARE try AS "+strings.TrimPrefix(sql, "EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF, SUMMARY OFF) ")+"; DEALLOCATE try"); code != "" {
 			continue
@@ -117,7 +117,7 @@ func TestRandomRowStatementsOnServer(t *testing.T) {
 		}
 	}
 	t.Logf("%d ran, %d wrote", ran, wrote)
-	if ran < 20 || wrote < 5 {
+	if wrote < 5 {
 		t.Error("the test has lost its power")
 	}
 }
