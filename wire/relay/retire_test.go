@@ -57,7 +57,9 @@ func TestRetireCutsOffWhatIsLeft(t *testing.T) {
 	next()
 	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
 	defer cancel()
-	if n := s.Retire(ctx); n != 1 {
+	cut := make(chan int, 1)
+	go func() { cut <- s.Retire(ctx) }()
+	if n := receive(t, "retired", cut); n != 1 {
 		t.Errorf("%d cut off", n)
 	}
 	expectFatal(t, busy, "57P01")
