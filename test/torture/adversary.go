@@ -88,9 +88,21 @@ func (w *world) strike(s Schedule, f Fault, r *rand.Rand, mending *sync.WaitGrou
 		n := which % 3
 		done.Victim = fmt.Sprintf("etcd %d", n)
 		w.members.Stop(n)
+		time.Sleep(stop) // in the foreground, as with proxies
+		w.members.Continue(n)
+		tell()
+	case KillMember:
+		n := which % 3
+		done.Victim = fmt.Sprintf("etcd %d", n)
+		w.members.Restart(n)
+		tell()
+	case SplitEtcd:
+		n := which % 3
+		done.Victim = fmt.Sprintf("etcd %d", n)
+		w.members.Split(n)
 		mending.Go(func() {
 			time.Sleep(stop * 2)
-			w.members.Continue(n)
+			w.members.Heal()
 			tell()
 		})
 	case StopBackend, EndBackend:

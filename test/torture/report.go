@@ -107,7 +107,7 @@ func (s Summary) String() string {
 		fmt.Fprintf(&b, " %s %d,", shape, s.Shapes[shape])
 	}
 	b.WriteString("\n  faults:")
-	for _, f := range []Fault{StopWorker, KillWorker, StopProxy, KillProxy, StopBackend, EndBackend, StopMember, CrashServer} {
+	for _, f := range []Fault{StopWorker, KillWorker, StopProxy, KillProxy, StopBackend, EndBackend, StopMember, KillMember, SplitEtcd, CrashServer} {
 		fmt.Fprintf(&b, " %s %d,", f, s.Faults[f])
 	}
 	fmt.Fprintf(&b, "\n  histories: %d linearizable, %d undecided\n  %d violations", s.Linearizable, s.Undecided, s.Violations)

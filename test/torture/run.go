@@ -66,6 +66,11 @@ func (w *world) schedule(s Schedule, sum *Summary) error {
 	w.t.Logf("%d: seed %d, %v play, %v to the end, %v judged: %s", sum.Schedules, s.Seed, played.Round(time.Millisecond), ended.Round(time.Millisecond), time.Since(began).Round(time.Millisecond), codes(events))
 	sum.Schedules++
 	sum.Violations += len(w.violations)
+	if w.timeline != "" {
+		if err := writeTimeline(w.timeline, s, events, faults, w.violations); err != nil {
+			return err
+		}
+	}
 	sum.count(events, faults)
 	for i, v := range w.violations {
 		if i == 3 {

@@ -31,11 +31,13 @@ const (
 	StopBackend Fault = "stop backend"
 	EndBackend  Fault = "terminate backend"
 	StopMember  Fault = "stop etcd member"
+	KillMember  Fault = "kill etcd member"
+	SplitEtcd   Fault = "split etcd"       // one member on one side, two on the other
 	CrashServer Fault = "crash PostgreSQL" // kill -9 of a backend, or an immediate shutdown
 )
 
 // drawn are the faults by weight.
-var drawn = []Fault{StopWorker, StopWorker, StopWorker, KillWorker, StopProxy, KillProxy, StopBackend, StopBackend, EndBackend, StopMember}
+var drawn = []Fault{StopWorker, StopWorker, StopWorker, KillWorker, StopProxy, KillProxy, StopBackend, StopBackend, EndBackend, StopMember, KillMember, SplitEtcd}
 
 // draw makes the schedule of a seed.
 func draw(seed uint64) Schedule {

@@ -17,6 +17,7 @@ var (
 	timeFlag   = flag.Duration("torture.time", time.Minute, "how long to go on")
 	replay     = flag.Uint64("torture.replay", 0, "seed of one schedule: run it until it fails")
 	serverFlag = flag.String("torture.server", "", "superuser's DSN (URL) of a server to use; it needs wal_level = logical. Nothing on it is stopped or crashed")
+	htmlFlag   = flag.String("torture.html", "", "file for a timeline of the last schedule, the one with the violation if there is one")
 	triesFlag  = flag.Int("torture.tries", 50, "how often to run it at most")
 )
 
@@ -33,6 +34,7 @@ func TestTorture(t *testing.T) {
 		seed = uint64(rand.Uint32())
 	}
 	w := newWorld(t, 5, *serverFlag)
+	w.timeline = *htmlFlag
 	began := time.Now()
 	sum := &Summary{Seed: seed}
 	schedules := func(i int) (Schedule, bool) { return draw(derive(seed, i)), time.Since(began) < *timeFlag }

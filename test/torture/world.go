@@ -31,6 +31,8 @@ type world struct {
 	crew    *crew
 	ledger  *ledger
 
+	timeline string // file for the page of the last schedule; "" for none
+
 	mu         sync.Mutex
 	violations []Violation
 	faults     []faultDone
