@@ -229,6 +229,9 @@ fences:
   - name: x
     tables:
       - public.*
+hold:
+  when_not_held: wait
+  wait: 1m
 opaque: allow
 opaque_call: guard
 function_calls:
