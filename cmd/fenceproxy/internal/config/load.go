@@ -63,7 +63,7 @@ func (f *file) environment(environ []string) (warnings []string) {
 	values := map[string]string{}
 	for _, pair := range environ {
 		name, value, _ := strings.Cut(pair, "=")
-		if strings.HasPrefix(name, "FENCEPROXY_") && !serviceLink.MatchString(name) && name != "FENCEPROXY_CONFIG" {
+		if strings.HasPrefix(name, "FENCEPROXY_") && !serviceLink.MatchString(name) && name != "FENCEPROXY_CONFIG" && name != backendVariable {
 			values[name] = value
 		}
 	}
