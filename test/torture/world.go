@@ -117,19 +117,23 @@ func (w *world) judge(ctx context.Context) error {
 		}
 		w.reader = c
 	}
-	commits, err := readCommits(ctx, w.reader)
-	if err != nil {
-		w.reader.Close(context.Background())
-		return err
-	}
-	for _, c := range commits {
-		if w.upTo != "" && !before(w.upTo, c.LSN) {
-			continue // a slot forgets in a crash how far it has been read
+	for {
+		commits, err := readCommits(ctx, w.reader)
+		if err != nil {
+			w.reader.Close(context.Background())
+			return err
 		}
-		w.upTo = c.LSN
-		w.ledger.enter(c)
+		for _, c := range commits {
+			if w.upTo != "" && !before(w.upTo, c.LSN) {
+				continue // a slot forgets in a crash how far it has been read
+			}
+			w.upTo = c.LSN
+			w.ledger.enter(c)
+		}
+		if len(commits) < 1000 { // else there may be more
+			return nil
+		}
 	}
-	return nil
 }
 
 // before compares two positions in the WAL.
