@@ -45,6 +45,7 @@ func TestRollRefusesNobody(t *testing.T) {
 			return s
 		}
 		s := start()
+		first := address // start assigns it
 		stop := make(chan struct{})
 		var clients sync.WaitGroup
 		var whole, told atomic.Int64
@@ -57,7 +58,7 @@ func TestRollRefusesNobody(t *testing.T) {
 						return
 					default:
 					}
-					switch err := converse(network, address); {
+					switch err := converse(network, first); {
 					case err == nil:
 						whole.Add(1)
 					case errors.Is(err, errTold):
