@@ -15,10 +15,10 @@ func judgeTold(l *ledger, events []Event) {
 		_, committed := p.seen[e.Tx]
 		switch {
 		case e.Outcome == Done && !committed:
-			l.report(Violation{At: e.To, Fence: e.Fence, Tokens: []string{e.Token},
+			l.report(Violation{At: e.To, Fence: e.Fence, Tokens: []string{e.Token}, Tx: e.Tx,
 				What: fmt.Sprintf("lost: %s was told that transaction %d under token %s is committed, but it is not", e.Who, e.Tx, e.Token)})
 		case (e.Outcome == Refused || e.Outcome == Failed) && committed:
-			l.report(Violation{At: e.To, Fence: e.Fence, Tokens: []string{e.Token},
+			l.report(Violation{At: e.To, Fence: e.Fence, Tokens: []string{e.Token}, Tx: e.Tx,
 				What: fmt.Sprintf("%s was told that transaction %d under token %s has failed (%s %s), but it is committed", e.Who, e.Tx, e.Token, e.Outcome, e.Code)})
 		}
 	}
@@ -32,7 +32,7 @@ func judgeOwners(l *ledger, events []Event) {
 			continue
 		}
 		if owner, there := p.owners[e.Token]; there && owner != e.Who {
-			l.report(Violation{At: e.To, Fence: e.Fence, Tokens: []string{e.Token},
+			l.report(Violation{At: e.To, Fence: e.Fence, Tokens: []string{e.Token}, Tx: e.Tx,
 				What: fmt.Sprintf("%s and %s have the same token %s", owner, e.Who, e.Token)})
 		}
 		p.owners[e.Token] = e.Who
@@ -72,7 +72,7 @@ func judgeAcknowledged(l *ledger, events []Event) {
 			w, committed := p.seen[e.Tx]
 			n, _ := slices.BinarySearchFunc(all, e.From, func(a acknowledged, at int64) int { return int(a.at - at) })
 			if committed && n > 0 && w.tok.below(all[n-1].tok) {
-				l.report(Violation{At: e.To, Fence: fence, Tokens: []string{e.Token, all[n-1].tok.String()},
+				l.report(Violation{At: e.To, Fence: fence, Tokens: []string{e.Token, all[n-1].tok.String()}, Tx: e.Tx,
 					What: fmt.Sprintf("stale write: %s began a transaction under token %s after %v had been acknowledged to %s, and it is committed", e.Who, e.Token, all[n-1].tok, all[n-1].who)})
 			}
 		}

@@ -39,6 +39,7 @@ type Violation struct {
 	Fence  string
 	What   string
 	Tokens []string // that play a part in it
+	Tx     int64    // that should not have been committed, 0 if it is not about one
 }
 
 func newLedger(report func(Violation)) *ledger {
@@ -154,7 +155,13 @@ func (l *ledger) raise(c Commit, r Row) {
 }
 
 func (l *ledger) violated(c Commit, fence, what string, tokens ...string) {
-	l.report(Violation{At: c.At, Fence: fence, What: what + " (commit record " + c.LSN + ")", Tokens: tokens})
+	v := Violation{At: c.At, Fence: fence, What: what + " (commit record " + c.LSN + ")", Tokens: tokens}
+	for _, r := range c.Changes {
+		if r.Fence == fence {
+			v.Tx = r.number("tx")
+		}
+	}
+	l.report(v)
 }
 
 func numbers(array string) (list []int64) {

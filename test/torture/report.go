@@ -116,7 +116,7 @@ func (s Summary) String() string {
 
 // trace is what matters for a violation: what was done under its tokens, what happened to those who did it, and the
 // neighbouring commits.
-func trace(v Violation, events []Event, faults []faultDone, l *ledger) string {
+func trace(v Violation, events []Event, faults []faultDone) string {
 	actors := map[string]bool{}
 	type line struct {
 		at   int64
@@ -135,7 +135,11 @@ func trace(v Violation, events []Event, faults []faultDone, l *ledger) string {
 		if e.Fence != v.Fence || !actors[e.Who] || e.Op != Held && !slices.Contains(v.Tokens, e.Token) {
 			continue
 		}
-		lines = append(lines, line{e.From, fmt.Sprintf("%-9s token %-8s %-5s %-7s %s %s, took %v", e.Who, e.Token, e.Op, e.Outcome, e.Code, e.Shape, time.Duration(e.To-e.From).Round(100*time.Microsecond))})
+		sign := "  "
+		if e.Tx != 0 && e.Tx == v.Tx {
+			sign = ">>"
+		}
+		lines = append(lines, line{e.From, sign + fmt.Sprintf(" %-9s token %-8s %-5s %-7s %s %s, took %v", e.Who, e.Token, e.Op, e.Outcome, e.Code, e.Shape, time.Duration(e.To-e.From).Round(100*time.Microsecond))})
 	}
 	for _, f := range faults {
 		hit := f.Victim == ""
@@ -143,7 +147,7 @@ func trace(v Violation, events []Event, faults []faultDone, l *ledger) string {
 			hit = hit || strings.HasPrefix(who, f.Victim+".") || who == f.Victim || strings.HasPrefix(f.Victim, "proxy")
 		}
 		if hit {
-			lines = append(lines, line{f.From, fmt.Sprintf("%-9s %s, for %v", f.Victim, f.What, time.Duration(f.To-f.From).Round(time.Millisecond))})
+			lines = append(lines, line{f.From, fmt.Sprintf("   %-9s %s, for %v", f.Victim, f.What, time.Duration(f.To-f.From).Round(time.Millisecond))})
 		}
 	}
 	slices.SortFunc(lines, func(a, b line) int { return int(a.at - b.at) })
@@ -158,7 +162,7 @@ func trace(v Violation, events []Event, faults []faultDone, l *ledger) string {
 	lines = lines[max(0, end-40):end]
 	var b strings.Builder
 	for _, x := range lines {
-		fmt.Fprintf(&b, "    %9.3f ms  %s\n", float64(x.at-v.At)/1e6, x.text)
+		fmt.Fprintf(&b, "    %9.3f ms %s\n", float64(x.at-v.At)/1e6, x.text)
 	}
 	return b.String()
 }

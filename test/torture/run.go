@@ -72,12 +72,15 @@ func (w *world) schedule(s Schedule, sum *Summary) error {
 		}
 	}
 	sum.count(events, faults)
-	for i, v := range w.violations {
-		if i == 3 {
-			w.t.Errorf("and %d more", len(w.violations)-i)
-			break
+	told := map[string]bool{} // one for each fence: the others mostly follow from it
+	for _, v := range w.violations {
+		if !told[v.Fence] && len(told) < 3 {
+			told[v.Fence] = true
+			w.t.Errorf("fence %s: %s\n%s", v.Fence, v.What, trace(v, events, faults))
 		}
-		w.t.Errorf("fence %s: %s\n%s", v.Fence, v.What, trace(v, events, faults, w.ledger))
+	}
+	if n := len(w.violations) - len(told); n > 0 {
+		w.t.Errorf("and %d more", n)
 	}
 	return nil
 }
