@@ -138,19 +138,29 @@ func runUnderLock(cmd *cobra.Command, f *runFlags, argv []string) error {
 	if err != nil {
 		return err
 	}
-	release := func() error { return lease.Release(context.Background()) }
+	release := func() error {
+		err := lease.Release(context.Background())
+		if err != nil && !errors.Is(err, lockclient.ErrLost) {
+			fmt.Fprintf(cmd.ErrOrStderr(), "fenceproxy: lock %q could not be released, it ends with its TTL: %v\n", f.lock, err)
+		}
+		return err
+	}
 	if waiting.Err() != nil {
 		release()
 		return &exit{exitNotAcquired, errors.New("interrupted")}
 	}
 	env, err := pgfence.Environ(os.Environ(), lease)
 	if err != nil {
-		return errors.Join(lost(lease, nil), release())
+		if lost := lost(lease, release()); lost != nil {
+			return lost
+		}
+		return &exit{exitInternal, err}
 	}
 	if f.once.slot != "" {
 		run, err := f.once.begin(lease, cmd.ErrOrStderr())
 		if !run {
-			return errors.Join(err, release())
+			release()
+			return err
 		}
 		env = append(env, "FENCE_SLOT="+f.once.slot)
 	}
@@ -166,13 +176,11 @@ func runUnderLock(cmd *cobra.Command, f *runFlags, argv []string) error {
 		takeTerminal()
 	}
 	code, failure := group.Result()
-	unrecorded := f.record(cmd, lease, result(lease, code, failure))
+	late := group.Late()
+	unrecorded := f.record(cmd, lease, result(lease, code, late, failure))
 	released := release()
 	if err := lost(lease, released); err != nil {
 		return err
-	}
-	if released != nil {
-		fmt.Fprintf(cmd.ErrOrStderr(), "fenceproxy: lock %q could not be released, it ends with its TTL: %v\n", f.lock, released)
 	}
 	var unstarted *guardian.StartError
 	switch {
@@ -180,6 +188,8 @@ func runUnderLock(cmd *cobra.Command, f *runFlags, argv []string) error {
 		return &exit{unstarted.Code, failure}
 	case failure != nil:
 		return &exit{exitInternal, fmt.Errorf("%s: %w", argv[0], failure)}
+	case late: // on a machine that is starved
+		return &exit{exitLost, fmt.Errorf("lock %q was renewed too late: the command was ended", f.lock)}
 	case code != 0:
 		return &exit{code, nil}
 	case unrecorded != nil:
@@ -189,14 +199,14 @@ func runUnderLock(cmd *cobra.Command, f *runFlags, argv []string) error {
 }
 
 // result is the exit code as the slot has it.
-func result(lease *lockclient.Lease, code int, failure error) int {
+func result(lease *lockclient.Lease, code int, late bool, failure error) int {
 	var unstarted *guardian.StartError
 	switch {
 	case errors.As(failure, &unstarted):
 		return unstarted.Code
 	case failure != nil:
 		return exitInternal
-	case lease.Err() != nil:
+	case late || lease.Err() != nil:
 		return exitLost
 	}
 	return code

@@ -96,7 +96,7 @@ func TestAdvisorySessionEnds(t *testing.T) {
 	silent := must[lockclient.Claim](t)(b.Request(ctx, lockclient.Request{Name: name, TTL: 400 * time.Millisecond}))
 	begin := time.Now()
 	l = must[*lockclient.Lease](t)(c.Lock(ctx, name))
-	if d := time.Since(begin); d > 2*time.Second || d < 300*time.Millisecond {
+	if d := time.Since(begin); d > 5*time.Second || d < 300*time.Millisecond {
 		t.Errorf("a silent holder was replaced after %v", d)
 	}
 	if _, err := b.Renew(ctx, silent); !errors.Is(err, lockclient.ErrLost) {

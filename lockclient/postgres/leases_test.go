@@ -110,14 +110,15 @@ func TestLostAnswer(t *testing.T) {
 // fail afterwards. Mutant "grant without entering the fence": red.
 func TestTakeoverWaitsForGuarded(t *testing.T) {
 	w := newWorld(t, pgtest.Shared(t))
-	patient, strict := w.client(Config{Grace: -1}), w.client(Config{Grace: 300 * time.Millisecond})
+	const grace = 1200 * time.Millisecond
+	patient, strict := w.client(Config{Grace: -1}), w.client(Config{Grace: grace})
 	name := lockName()
 	l := must[*lockclient.Lease](t)(patient.Lock(ctx, name))
 	old := l.Fence().Token
 	g := w.mustGuard(name, old)
 	l.Release(ctx)
 
-	_, err := patient.TryLock(ctx, name, lockclient.WithTTL(400*time.Millisecond))
+	_, err := patient.TryLock(ctx, name, lockclient.WithTTL(2*time.Second))
 	if !errors.Is(err, lockclient.ErrHeld) {
 		t.Fatal("with a guarded transaction open:", err)
 	}
@@ -143,12 +144,12 @@ func TestTakeoverWaitsForGuarded(t *testing.T) {
 		t.Error("the old token afterwards:", err)
 	}
 
-	// A frozen one is ended after the grace, also for somebody who only ever tries.
+	// A frozen one is ended after the grace, also for somebody who only ever tries, for half a TTL each time.
 	g = w.mustGuard(name, l.Fence().Token)
 	l.Release(ctx)
 	begin := time.Now()
 	for {
-		l, err = strict.TryLock(ctx, name, lockclient.WithTTL(250*time.Millisecond))
+		l, err = strict.TryLock(ctx, name, lockclient.WithTTL(time.Second))
 		if err == nil {
 			break
 		}
@@ -156,7 +157,7 @@ func TestTakeoverWaitsForGuarded(t *testing.T) {
 			t.Fatal(err) // a busy machine may take longer than that TTL for an answer
 		}
 	}
-	if d := time.Since(begin); d < 250*time.Millisecond {
+	if d := time.Since(begin); d < grace-50*time.Millisecond {
 		t.Error("ended before the grace was over:", d)
 	}
 	l.Release(ctx)
@@ -168,7 +169,7 @@ func TestTakeoverWaitsForGuarded(t *testing.T) {
 // First come, first served; and each handover is told, not found out.
 func TestQueue(t *testing.T) {
 	w := newWorld(t, pgtest.Shared(t))
-	c := w.client(Config{})
+	c := w.client(Config{}, lockclient.WithTTL(time.Minute)) // who is not told asks again when that is over
 	name := lockName()
 	first := must[*lockclient.Lease](t)(c.Lock(ctx, name))
 	var mu sync.Mutex
@@ -208,7 +209,7 @@ func TestQueue(t *testing.T) {
 	begin := time.Now()
 	first.Release(ctx)
 	all.Wait()
-	if d := time.Since(begin); d > 3*time.Second {
+	if d := time.Since(begin); d > 10*time.Second {
 		t.Errorf("%d handovers took %v: nobody is told", waiters, d)
 	}
 	if !slices.IsSorted(order) || len(order) != waiters {
@@ -229,7 +230,7 @@ func TestDeadHolder(t *testing.T) {
 	begin := time.Now()
 	must[lockclient.Claim](t)(b.Request(ctx, lockclient.Request{Name: name, TTL: ttl}))
 	l := must[*lockclient.Lease](t)(c.Lock(ctx, name))
-	if d := time.Since(begin); d < ttl || d > ttl+500*time.Millisecond {
+	if d := time.Since(begin); d < ttl || d > ttl+2*time.Second { // 0.2 s is the target of make bench-locks; a busy machine is no fault
 		t.Errorf("taken over after %v", d)
 	} else {
 		t.Logf("taken over %v after the TTL", d-ttl)
@@ -238,7 +239,7 @@ func TestDeadHolder(t *testing.T) {
 	time.AfterFunc(50*time.Millisecond, func() { l.Release(ctx) })
 	begin = time.Now()
 	l = must[*lockclient.Lease](t)(c.Lock(ctx, name))
-	if d := time.Since(begin); d > ttl+1500*time.Millisecond {
+	if d := time.Since(begin); d > ttl+3*time.Second {
 		t.Errorf("a dead waiter was in the way for %v", d)
 	}
 	l.Release(ctx)
@@ -275,7 +276,7 @@ func TestObserve(t *testing.T) {
 	begin := time.Now()
 	l.Release(ctx)
 	want("vacant again", lockclient.Leader.Vacant)
-	if d := time.Since(begin); d > 500*time.Millisecond {
+	if d := time.Since(begin); d > 4*time.Second { // by itself an observer looks every 8 s
 		t.Errorf("vacancy was told after %v", d)
 	}
 	b := w.open(Config{})
@@ -358,7 +359,7 @@ func TestOpen(t *testing.T) {
 	c := must[*lockclient.Client](t)(lockclient.Open(ctx, w.c.DSN(w.db, "control")+"&ttl=3s&grace=1s&holder=me&evict=never"))
 	defer c.Close()
 	l := must[*lockclient.Lease](t)(c.Lock(ctx, "x"))
-	if left := time.Until(l.ValidUntil()); left > 3*time.Second || left < 2*time.Second {
+	if left := time.Until(l.ValidUntil()); left > 3*time.Second || left < 500*time.Millisecond {
 		t.Error("TTL of the URL:", left)
 	}
 	l.Release(ctx)

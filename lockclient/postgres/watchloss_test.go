@@ -44,7 +44,7 @@ func TestLossIsTold(t *testing.T) {
 				}
 				select {
 				case <-l.Done():
-				case <-time.After(2 * time.Second):
+				case <-time.After(6 * time.Second):
 					t.Error("not told")
 				}
 				var lost *lockclient.LostError

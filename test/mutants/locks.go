@@ -171,6 +171,14 @@ var lockMutants = []mutant{
 		pkg:  runs, tests: "TestNothingOutlivesTheWindow",
 	},
 	{
+		name: "run: the guardian hears of renewals before it looks at the clock",
+		file: "cmd/fenceproxy/internal/guardian/main.go",
+		old:  "		w.obey(orders.take()) // first: the deadline may have moved\n		t := now()\n",
+		new:  "		t := now()\n",
+		and:  []edit{{"cmd/fenceproxy/internal/guardian/main.go", "		case <-orders.more:\n", "		case <-orders.more:\n			w.obey(orders.take())\n"}},
+		pkg:  runs, tests: "TestGuardianStoppedForAWhile",
+	},
+	{
 		name: "lock, elect: output that nobody reads releases",
 		file: "cmd/fenceproxy/interrupts.go",
 		old:  "func surviveClosedOutput() { notified(syscall.SIGPIPE) }",
@@ -183,5 +191,18 @@ var lockMutants = []mutant{
 		old:  "	if refused {",
 		new:  "	if false {",
 		pkg:  etcd, tests: "TestTLS",
+	},
+	{
+		name: "init: roles that an installer in another database has just made",
+		file: "tokens/schema/roles.sql",
+		old:  "      WHEN duplicate_object OR unique_violation THEN\n        NULL;\n",
+		pkg:  "tokens", tests: "TestInstallInTwoDatabasesAtOnce",
+	},
+	{
+		name: "init: memberships that an installer in another database has just granted",
+		file: "tokens/schema/roles.sql",
+		old:  "      GRANT fence_control TO fence_operator;\n    EXCEPTION WHEN unique_violation",
+		new:  "      GRANT fence_control TO fence_operator;\n    EXCEPTION WHEN division_by_zero",
+		pkg:  "tokens", tests: "TestInstallInTwoDatabasesAtOnce",
 	},
 }

@@ -48,7 +48,7 @@ func TestUnreachable(t *testing.T) {
 				if said := p.err.String(); !strings.Contains(said, "not available") || strings.Contains(said, "--help") {
 					t.Error(said)
 				}
-				if d := time.Since(begin); d > 8*time.Second {
+				if d := time.Since(begin); d > 20*time.Second { // 30 s is the limit where there is no other
 					t.Error("after", d)
 				}
 			})
@@ -68,16 +68,13 @@ func TestServerFrozen(t *testing.T) {
 			eventually(t, "queued", func() bool { return w.waiting() == 1 })
 			defer freeze(c)()
 			begin := time.Now()
-			eventually(t, "the children are gone", func() bool { return len(p.children()) == 0 })
-			if d := time.Since(begin); d > ttl {
-				t.Error("the children lived", d)
-			}
+			p.wantGone(ttl)
 			p.wantExit(76)
-			if d := time.Since(begin); d > ttl+4*time.Second {
+			if d := time.Since(begin); d > ttl+10*time.Second {
 				t.Error("run ended after", d)
 			}
 			waiter.wantExit(75)
-			if d := time.Since(begin); d > 8*time.Second {
+			if d := time.Since(begin); d > 15*time.Second {
 				t.Error("the waiter ended after", d)
 			}
 		})
@@ -94,15 +91,50 @@ func TestGuardianStopped(t *testing.T) {
 			p.says("up")
 			syscall.Kill(p.guardian(), syscall.SIGSTOP)
 			lose(w, "x")
-			begin := time.Now()
+			p.wantGone(ttl)
 			p.wantExit(76)
-			if d := time.Since(begin); d > ttl+time.Second {
-				t.Error("after", d)
-			}
-			if left := p.children(); len(left) > 0 {
-				t.Error("left:", left)
-			}
 		})
+	}
+}
+
+// The guardian was stopped for longer than the window while run went on renewing: awake again, it first hears of the renewals.
+// So it is on a machine that is starved. Mutant "the guardian hears of renewals before it looks at the clock": red.
+func TestGuardianStoppedForAWhile(t *testing.T) {
+	w := newWorld(t, pgtest.Shared(t))
+	end := filepath.Join(t.TempDir(), "end")
+	p := w.run("x", `echo up; while ! test -e `+end+`; do sleep 0.02; done; echo over`)
+	p.says("up")
+	guardian := p.guardian()
+	syscall.Kill(guardian, syscall.SIGSTOP)
+	first := w.expiry("x")
+	eventually(t, "two renewals, and the end of the first window", func() bool { return w.expiry("x") > first+ttl })
+	syscall.Kill(guardian, syscall.SIGCONT)
+	eventually(t, "it has looked", func() bool { return w.expiry("x") > first+2*ttl })
+	os.WriteFile(end, nil, 0o600)
+	p.wantExit(0)
+	p.says("over")
+}
+
+// expiry is when the lease ends, unless it is renewed.
+func (w *world) expiry(lock string) (at time.Duration) {
+	w.t.Helper()
+	conn := w.c.Connect(w.t, w.db, "postgres")
+	defer conn.Close(ctx)
+	var s float64
+	if err := conn.QueryRow(ctx, "SELECT extract(epoch FROM expires_at)::float8 FROM fence.lease WHERE name = $1", lock).Scan(&s); err != nil {
+		w.t.Fatal(err)
+	}
+	return time.Duration(s * float64(time.Second))
+}
+
+// A guardian that begins too late, or hears of no renewal, ends the command and says so: it was not the command's own end.
+func TestGuardianIsLate(t *testing.T) {
+	w := newWorld(t, pgtest.Shared(t))
+	fifo := filepath.Join(t.TempDir(), "orders")
+	p := w.shell("mkfifo " + fifo + "; exec 3<>" + fifo + ` 4>&1; "$fenceproxy" run-guardian --until 1 --grace 1s --margin 100ms --fd 3 --fd 4 -- sleep 1000`)
+	p.wantExit(0)
+	if lines := strings.Split(p.out.String(), "\n"); len(lines) != 4 || lines[1] != "late" {
+		t.Errorf("%q %s", lines, p.err)
 	}
 }
 
@@ -119,7 +151,7 @@ func TestGuardianKilledDescendants(t *testing.T) {
 		t.Run(child, func(t *testing.T) {
 			w := newWorld(t, pgtest.Shared(t))
 			t.Parallel()
-			p := w.run("g", script)
+			p := w.run("g", script, "--ttl", "1m")
 			p.says("up")
 			syscall.Kill(p.guardian(), syscall.SIGKILL)
 			begin := time.Now()
@@ -127,7 +159,7 @@ func TestGuardianKilledDescendants(t *testing.T) {
 			if len(left) > 0 {
 				t.Error("left:", left)
 			}
-			if d := time.Since(begin); d > time.Second {
+			if d := time.Since(begin); d > 10*time.Second {
 				t.Error("the lock was free after", d)
 			}
 			p.wantExit(70)
@@ -165,7 +197,7 @@ func TestAdvisory(t *testing.T) {
 		begin := time.Now()
 		w.c.Exec(t, w.db, "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND granted AND objsubid = 1")
 		p.wantExit(76)
-		if d := time.Since(begin); d > 2*time.Second {
+		if d := time.Since(begin); d > 8*time.Second {
 			t.Error("after", d)
 		}
 	})

@@ -3,7 +3,6 @@ package run
 import (
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/fenceproxy/fenceproxy/lockclient"
 	_ "github.com/fenceproxy/fenceproxy/lockclient/etcd"
@@ -31,17 +30,13 @@ func TestEtcd(t *testing.T) {
 		p.wantExit(0)
 		p.says("1")
 	}
-	p := w.start("run", "--lock", "held", "--backend", url, "--ttl", "2s", "--grace", "600ms", "--", "sh", "-c", stubborn["forks"])
+	p := w.start("run", "--lock", "held", "--backend", url, "--ttl", ttl.String(), "--grace", grace.String(), "--", "sh", "-c", stubborn["forks"])
 	p.says("up")
 	if other := w.start("run", "--lock", "held", "--backend", url, "--try", "--", "true"); other.exit() != 75 {
 		t.Error("a second one got the lock")
 	}
 	cluster.Kill(0)
-	begin := time.Now()
-	eventually(t, "the children are gone", func() bool { return len(p.children()) == 0 })
-	if d := time.Since(begin); d > 2*time.Second {
-		t.Errorf("they lived %v after etcd's end, longer than the TTL", d)
-	}
+	p.wantGone(ttl)
 	p.wantExit(76)
 	cluster.Restart(0)
 	w.nextHolder("held", p)

@@ -8,7 +8,7 @@
 // command is found below the one that is left. The two speak lines over two pipes:
 //
 //	wrapper to guardian: until NS | signal N | end          end of file: the wrapper is dead
-//	guardian to wrapper: started PID | failed CODE TEXT | ended CODE      end of file before "ended": the guardian is dead
+//	guardian to wrapper: started PID | failed CODE TEXT | late | ended CODE      end of file before "ended": the guardian is dead
 //
 // Times are nanoseconds of a clock that both read and that a suspended machine does not stop.
 package guardian

@@ -1,14 +1,12 @@
 package guardian
 
 import (
-	"bufio"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"os/signal"
 	"runtime"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -31,7 +29,7 @@ func Main(argv []string, until time.Duration, limits Limits, fds []int, tty bool
 	for _, fd := range fds {
 		syscall.CloseOnExec(fd)
 	}
-	control, report := os.NewFile(uintptr(fds[0]), "control"), os.NewFile(uintptr(fds[1]), "report")
+	report := os.NewFile(uintptr(fds[1]), "report")
 	// Signals are for the command, and the wrapper forwards them. Caught, not ignored: that would be inherited.
 	signals := make(chan os.Signal, 1)
 	for _, s := range inheritable {
@@ -53,8 +51,8 @@ func Main(argv []string, until time.Duration, limits Limits, fds []int, tty bool
 		return nil
 	}
 	fmt.Fprintf(report, "started %d\n", cmd.Process.Pid)
-	w := &watch{group: group{cmd.Process.Pid}, limits: limits, until: until}
-	code := w.run(commands(control), reap(cmd.Process.Pid))
+	w := &watch{group: group{cmd.Process.Pid}, limits: limits, until: until, report: report}
+	code := w.run(newOrders(fds[0]), reap(cmd.Process.Pid))
 	fmt.Fprintf(report, "ended %d\n", code)
 	return nil
 }
@@ -78,30 +76,12 @@ func reap(leader int) <-chan syscall.WaitStatus {
 	return ended
 }
 
-// command is a line of the wrapper; the zero command is its death.
-type command struct {
-	verb  string
-	value int64
-}
-
-func commands(r io.Reader) <-chan command {
-	ch := make(chan command)
-	go func() {
-		defer close(ch)
-		for lines := bufio.NewScanner(r); lines.Scan(); {
-			verb, value, _ := strings.Cut(lines.Text(), " ")
-			n, _ := strconv.ParseInt(value, 10, 64)
-			ch <- command{verb, n}
-		}
-	}()
-	return ch
-}
-
 // watch is the guardian's view of the group.
 type watch struct {
 	group  group
 	limits Limits
 	until  time.Duration
+	report io.Writer
 	told   bool          // SIGTERM was sent, for good
 	killAt time.Duration // then
 	lost   bool          // the lock is or will be: nothing that descends from the command may go on
@@ -124,11 +104,34 @@ func (w *watch) kill() {
 	}
 }
 
-func (w *watch) run(orders <-chan command, ended <-chan syscall.WaitStatus) (code int) {
+// obey does what the wrapper has written; its death is an order too.
+func (w *watch) obey(all []order, dead bool) {
+	for _, o := range all {
+		switch o.verb {
+		case "until":
+			w.until = max(w.until, time.Duration(o.value))
+		case "signal":
+			w.group.signal(syscall.Signal(o.value))
+		case "end":
+			w.lost = true
+			w.end()
+		}
+	}
+	if dead {
+		w.lost = true
+		w.end()
+	}
+}
+
+func (w *watch) run(orders *orders, ended <-chan syscall.WaitStatus) (code int) {
 	over := false
 	for {
+		w.obey(orders.take()) // first: the deadline may have moved
 		t := now()
 		if t >= w.until-w.limits.Grace {
+			if !over && !w.told {
+				fmt.Fprintln(w.report, "late")
+			}
 			w.lost = true
 			w.end()
 		}
@@ -141,20 +144,7 @@ func (w *watch) run(orders <-chan command, ended <-chan syscall.WaitStatus) (cod
 		}
 		timer := time.NewTimer(w.pause(t, over))
 		select {
-		case o, ok := <-orders:
-			switch {
-			case !ok:
-				orders = nil
-				w.lost = true
-				w.end()
-			case o.verb == "until":
-				w.until = max(w.until, time.Duration(o.value))
-			case o.verb == "signal":
-				w.group.signal(syscall.Signal(o.value))
-			case o.verb == "end":
-				w.lost = true
-				w.end()
-			}
+		case <-orders.more:
 		case s := <-ended:
 			over, code = true, exitCode(s)
 			if !w.group.gone() { // the lock is not for what the command has left behind

@@ -22,6 +22,7 @@ type Group struct {
 
 	pid  atomic.Int64 // 0 before the guardian has told it
 	code int          // after done
+	late bool
 	err  error
 }
 
@@ -119,6 +120,8 @@ func (g *Group) read(cmd *exec.Cmd, f *os.File) {
 			e := &StartError{Text: text}
 			e.Code, _ = strconv.Atoi(code)
 			g.err = e
+		case "late":
+			g.late = true
 		case "ended":
 			g.code, _ = strconv.Atoi(rest)
 			g.err = nil
@@ -176,6 +179,10 @@ func (g *Group) Done() <-chan struct{} { return g.done }
 // Result is the exit code of the command, once Done is closed; 128 + the signal's number when a signal has ended it. A
 // *StartError: there was no command. Any other error: the guardian was killed; all of the command is gone then, too.
 func (g *Group) Result() (int, error) { return g.code, g.err }
+
+// Late reports, once Done is closed, whether the guardian has told the command to end because it had heard of no renewal in
+// time, not because of an order.
+func (g *Group) Late() bool { return g.late }
 
 // Deadline is a time on the clock of the guardian.
 func Deadline(until time.Time) time.Duration { return now() + time.Until(until) }
