@@ -115,7 +115,6 @@ func (f *lockFlags) acquire(ctx context.Context, c *lockclient.Client, name stri
 		return l, nil
 	}
 	var held *lockclient.HeldError
-	code := exitNotAcquired
 	switch {
 	case ctx.Err() != nil:
 		err = errors.New("interrupted while waiting for the lock")
@@ -124,12 +123,18 @@ func (f *lockFlags) acquire(ctx context.Context, c *lockclient.Client, name stri
 	case f.wait > 0 && errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, lockclient.ErrUnavailable):
 		err = fmt.Errorf("lock %q was not free within %v", name, f.wait)
 	default:
-		if !passing(err) {
-			code = exitUsage
-		}
-		err = errors.New(strings.ReplaceAll(err.Error(), "\n", ": ")) // joined errors are a line each
+		return nil, unusable(err)
 	}
-	return nil, &exit{code, err}
+	return nil, &exit{exitNotAcquired, err}
+}
+
+// unusable is the exit of a command that the lock service refuses, now or for good.
+func unusable(err error) *exit {
+	code := exitUsage
+	if passing(err) {
+		code = exitNotAcquired
+	}
+	return &exit{code, errors.New(strings.ReplaceAll(err.Error(), "\n", ": "))} // joined errors are a line each
 }
 
 // passing reports whether the lock may be had another time. The rest is for good: a name or TTL that the service does not

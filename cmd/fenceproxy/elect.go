@@ -91,5 +91,5 @@ func elect(cmd *cobra.Command, f *lockFlags, name, id string, asJSON bool) error
 	case err == nil || ctx.Err() != nil:
 		return nil
 	}
-	return &exit{exitNotAcquired, err}
+	return unusable(err)
 }

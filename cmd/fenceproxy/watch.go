@@ -64,7 +64,7 @@ func watch(cmd *cobra.Command, f *lockFlags, name string, asJSON bool) error {
 			fmt.Fprintf(cmd.ErrOrStderr(), "fenceproxy: %v\n", err)
 			continue
 		case err != nil:
-			return err
+			return unusable(err)
 		}
 		line := leaderJSON{At: time.Now().UTC(), Lock: name, Vacant: l.Vacant()}
 		if !l.Vacant() {

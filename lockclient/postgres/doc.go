@@ -29,6 +29,8 @@
 //     that is silent for a TTL, and each renewal asks the session itself. TestAdvisorySessionEnds.
 //   - DistributedLock #168, authentik #23876: advisory locks behind PgBouncer in transaction mode were stranded. Refused.
 //     TestAdvisoryRefusesPoolers.
+//   - redisson #4822, #4706: after a failover only the old owner could lock, or nobody. Nobody keeps a lock over a promotion;
+//     all acquire anew, once a TTL is over at the latest. TestPromotion.
 //   - synapse #18544: a sequence went back after a switchover. The counter is a row, and the epoch follows the timeline.
 //     TestPromotion.
 //   - slatedb #352: a fence was forgotten while a stalled writer still had its token. Marks and lease rows are never deleted.

@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// hub listens for changes, on one connection for the whole process while anybody waits or observes. It only saves time:
+// hub listens for changes, on one connection for the whole client while anybody waits or observes. It only saves time:
 // whoever is told by it looks for himself, and looks without it too.
 type hub struct {
 	config *pgx.ConnConfig

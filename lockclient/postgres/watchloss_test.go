@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -61,6 +62,33 @@ func TestLossIsTold(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// However many locks a client holds, waits for and observes, one connection of it listens.
+func TestOneConnectionListens(t *testing.T) {
+	w := newWorld(t, pgtest.Shared(t))
+	client := w.client(Config{}, lockclient.WithTTL(2*time.Second))
+	limited, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	var names []string
+	for range 8 {
+		names = append(names, lockName())
+		l := must[*lockclient.Lease](t)(client.Lock(ctx, names[len(names)-1]))
+		defer l.Release(ctx)
+	}
+	go client.Lock(limited, names[0])
+	go func() {
+		for range client.Observe(limited, names[1]) {
+		}
+	}()
+	eventually(t, "all watched, one waited for, one observed", func() bool {
+		return w.text("SELECT count(*) FILTER (WHERE waits) || ' ' || count(*) FILTER (WHERE NOT waits) FROM fence.ticket WHERE name = ANY ($1)", names) == "1 9"
+	})
+	listens := "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND query = 'LISTEN fence_lease'"
+	eventually(t, "listens", func() bool { return w.text(listens) != "0" })
+	if n := w.text(listens); n != "1" {
+		t.Error(n, "connections listen")
 	}
 }
 

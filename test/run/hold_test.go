@@ -36,6 +36,18 @@ func TestLock(t *testing.T) {
 	p.wantExit(76)
 }
 
+// What the service refuses for good is no lock that is taken.
+func TestRefused(t *testing.T) {
+	w := newWorld(t, pgtest.Shared(t))
+	pair := w.url() + "&mode=advisory&keys=pair"
+	for _, args := range [][]string{
+		{"lock", "a", "--ttl", "48h"}, {"elect", "a", "--id", "x", "--ttl", "48h"}, {"lock", "a", "--backend", pair},
+		{"elect", "a", "--id", "x", "--backend", pair}, {"watch", "a", "--backend", pair},
+	} {
+		w.startWithInput(args...).wantExit(2)
+	}
+}
+
 func TestElectAndWatch(t *testing.T) {
 	w := newWorld(t, pgtest.Shared(t))
 	watch, watchJSON := w.start("watch", "lead"), w.start("watch", "lead", "--json")
