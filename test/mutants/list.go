@@ -168,8 +168,8 @@ var mutants = []mutant{
 	{
 		name: "effects on the reply: a Parse counts as soon as it is read",
 		file: "wire/relay/verdict.go",
-		old:  "	} else if last := n.pending[k-1]; last.segment == segment {",
-		new:  "	} else if last := n.pending[k-1]; true {",
+		old:  "	} else if last := pending[k-1]; last.segment == segment {",
+		new:  "	} else if last := pending[k-1]; true {",
 		pkg:  talk, tests: differential + "/(bypass|adversity)/(redteam|X4s)",
 	},
 	{

@@ -73,25 +73,48 @@ type definition struct {
 // a failed message, so there the last definition is the only one that can be met.
 type named struct {
 	current verdict
-	pending []definition
+	pending definitions
+}
+
+// definitions is a queue, the oldest in front.
+type definitions struct {
+	list []definition
+	head int
+}
+
+func (q *definitions) all() []definition { return q.list[q.head:] }
+
+// pop drops the oldest. The others move up only when half of the list is free: thousands may wait in a pipeline.
+func (q *definitions) pop() {
+	q.list[q.head] = definition{}
+	q.head++
+	if 2*q.head >= len(q.list) {
+		n := copy(q.list, q.all())
+		clear(q.list[n:])
+		q.list, q.head = q.list[:n], 0
+	}
 }
 
 func (n *named) define(v verdict, segment uint64) {
-	n.pending = append(n.pending, definition{v, segment})
+	n.pending.list = append(n.pending.list, definition{v, segment})
 }
+
+// settled reports whether the server has answered all definitions.
+func (n *named) settled() bool { return len(n.pending.all()) == 0 }
 
 // possible is what a message of the given segment may meet.
 func (n *named) possible(segment uint64) verdict {
-	if k := len(n.pending); k == 0 {
+	pending := n.pending.all()
+	if k := len(pending); k == 0 {
 		return n.current
-	} else if last := n.pending[k-1]; last.segment == segment {
+	} else if last := pending[k-1]; last.segment == segment {
 		return last.verdict
 	}
-	if len(n.pending) > maxInDoubt {
+	if len(pending) > maxInDoubt {
 		return verdict{plan: anythingPlan}
 	}
 	v := n.current
-	for _, d := range n.pending {
+	for _, d := range pending {
 		v.add(d.verdict)
 		if len(v.more) > maxInDoubt {
 			return verdict{plan: anythingPlan}
@@ -105,15 +128,13 @@ const maxInDoubt = 8
 
 // settle takes the oldest pending definition: the server confirmed it, or never ran it.
 func (n *named) settle(confirmed bool) {
-	if len(n.pending) == 0 {
+	if n.settled() {
 		return
 	}
 	if confirmed {
-		n.current = n.pending[0].verdict
+		n.current = n.pending.all()[0].verdict
 	}
-	copy(n.pending, n.pending[1:])
-	n.pending[len(n.pending)-1] = definition{}
-	n.pending = n.pending[:len(n.pending)-1]
+	n.pending.pop()
 }
 
 type statement struct {
@@ -182,10 +203,10 @@ func (n *names) makePortal(name []byte) *portal {
 
 // tidy removes a name that stands for nothing.
 func (n *names) tidy(s *statement, p *portal) {
-	if s != nil && s.current.empty() && len(s.pending) == 0 && s.name != "" && n.statements[s.name] == s {
+	if s != nil && s.current.empty() && s.settled() && s.name != "" && n.statements[s.name] == s {
 		delete(n.statements, s.name)
 	}
-	if p != nil && p.current.empty() && len(p.pending) == 0 && p.name != "" && n.portals[p.name] == p {
+	if p != nil && p.current.empty() && p.settled() && p.name != "" && n.portals[p.name] == p {
 		delete(n.portals, p.name)
 	}
 }
@@ -197,7 +218,7 @@ func (n *names) forget(name string) {
 		return
 	}
 	s.current = verdict{}
-	if len(s.pending) == 0 && name != "" {
+	if s.settled() && name != "" {
 		delete(n.statements, string(cut([]byte(name))))
 	}
 }
@@ -206,7 +227,7 @@ func (n *names) forget(name string) {
 func (n *names) forgetStatements() {
 	for name, s := range n.statements {
 		s.current = verdict{}
-		if len(s.pending) == 0 {
+		if s.settled() {
 			delete(n.statements, name)
 		}
 	}
@@ -217,7 +238,7 @@ func (n *names) forgetStatements() {
 func (n *names) forgetPortals() {
 	for name, p := range n.portals {
 		p.current = verdict{}
-		if len(p.pending) == 0 {
+		if p.settled() {
 			delete(n.portals, name)
 		}
 	}
