@@ -46,10 +46,11 @@ const (
 	RefuseTLS                             // a handshake that failed, no TLS, no certificate, or one that is not the server's
 	RefuseNotHeld                         // the proxy does not hold the lock that it needs for the session
 	RefuseToken                           // a token of the client's own, where the proxy gives it
+	RefuseLogin                           // with auth scram: a wrong password, or PostgreSQL said no
 	refuseReasons
 )
 
-var refuseNames = [refuseReasons]string{"startup", "silent", "limit", "flood", "replication", "upstream", "draining", "tls", "not_held", "own_token"}
+var refuseNames = [refuseReasons]string{"startup", "silent", "limit", "flood", "replication", "upstream", "draining", "tls", "not_held", "own_token", "login"}
 
 func (r RefuseReason) String() string { return refuseNames[r] }
 

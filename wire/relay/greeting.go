@@ -42,7 +42,7 @@ func (s *Server) open(ctx context.Context, l *clientLeg, start *wire.Startup) (s
 		return server, err
 	}
 	isOptional := u.TLS != nil && (u.TLS.Wish == TLSAllow || u.TLS.Wish == TLSPrefer && server.secure != nil)
-	mustStrip := func() bool { return server.secure != nil && l.secure == nil }
+	mustStrip := func() bool { return s.cfg.Verifiers == nil && server.secure != nil && l.secure == nil }
 	if !isOptional && !mustStrip() {
 		return server, nil
 	}

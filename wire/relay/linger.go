@@ -46,9 +46,11 @@ func linger(c socket, buf []byte) {
 }
 
 // turnAway tells a client that has no session why, and closes.
-func turnAway(c net.Conn, e *wire.Error) {
+func turnAway(c net.Conn, e *wire.Error) { turnAwayWith(c, wire.AppendError(nil, e)) }
+
+func turnAwayWith(c net.Conn, words []byte) {
 	c.SetDeadline(time.Now().Add(lingerTime))
-	if _, err := c.Write(wire.AppendError(nil, e)); err == nil {
+	if _, err := c.Write(words); err == nil {
 		var buf [512]byte
 		linger(c, buf[:])
 	}

@@ -22,6 +22,9 @@ type ServerConfig struct {
 	Upstream Upstream
 	// ClientTLS is TLS with clients; nil offers none.
 	ClientTLS *ClientTLS
+	// Verifiers has clients log in to the proxy, with SCRAM-SHA-256, and the proxy to the server with their keys; nil
+	// relays logins.
+	Verifiers Verifiers
 	// Holder holds the lock for clients that present no token themselves; nil leaves tokens to the clients.
 	Holder Holder
 	// Announcer raises tokens; nil refuses to (ZF005).
@@ -140,7 +143,7 @@ func (s *Server) serve(client net.Conn, pooled bool) {
 	}
 	refusal := s.admit(l, &start)
 	if refusal == nil && !s.sessions.enter() {
-		refusal = &refused{RefuseLimit, fatalError("53300", "sorry, too many clients already", "")}
+		refusal = &refused{reason: RefuseLimit, words: fatalError("53300", "sorry, too many clients already", "")}
 	}
 	if refusal != nil {
 		s.refuse(l, refusal)
@@ -157,8 +160,6 @@ func (s *Server) serve(client net.Conn, pooled bool) {
 		deadline = time.Now().Add(s.limits.Load().LoginTimeout) // it may have waited
 		client.SetDeadline(deadline)
 	}
-	cfg := s.enroll(&start, pooled)
-	defer s.discharge(cfg)
 	ctx, done := context.WithDeadline(s.ctx, deadline)
 	server, err := s.open(ctx, l, &start)
 	done()
@@ -169,10 +170,19 @@ func (s *Server) serve(client net.Conn, pooled bool) {
 		return
 	}
 	defer server.Close()
-	if refusal := s.sameCertificate(l, server); refusal != nil {
+	if s.cfg.Verifiers == nil {
+		refusal = s.sameCertificate(l, server)
+	} else {
+		ctx, done := context.WithDeadline(s.accepting, deadline)
+		refusal = s.authenticate(ctx, l, &server, &start)
+		done()
+	}
+	if refusal != nil {
 		s.refuse(l, refusal)
 		return
 	}
+	cfg := s.enroll(&start, pooled)
+	defer s.discharge(cfg)
 	l.SetDeadline(time.Time{})
 	server.SetDeadline(time.Time{})
 
@@ -185,7 +195,11 @@ func (s *Server) serve(client net.Conn, pooled bool) {
 type refused struct {
 	reason RefuseReason
 	words  *wire.Error
+	raw    []byte // the words as a message of the server's, if they are its
+	why    string // for the log; "" when the words say all
 }
+
+var shuttingDownAtLogin = fatalError("57P03", "the database system is shutting down", "")
 
 // admit decides whether the packet may begin a session.
 func (s *Server) admit(l *clientLeg, start *wire.Startup) *refused {
@@ -193,14 +207,14 @@ func (s *Server) admit(l *clientLeg, start *wire.Startup) *refused {
 	draining := s.draining
 	s.mu.Unlock()
 	if draining {
-		return &refused{RefuseDraining, fatalError("57P03", "the database system is shutting down", "")}
+		return &refused{reason: RefuseDraining, words: shuttingDownAtLogin}
 	}
 	if refusal := s.admitLeg(l, start); refusal != nil {
 		return refusal
 	}
 	replication := start.Replication()
 	if (replication == wire.ReplicationPhysical || replication == wire.ReplicationDatabase) && !s.limits.Load().AllowReplication {
-		return &refused{RefuseReplication, fatalError("0A000", "replication connections are not allowed through fenceproxy",
+		return &refused{reason: RefuseReplication, words: fatalError("0A000", "replication connections are not allowed through fenceproxy",
 			"Connect to the server directly, or allow them in the configuration of fenceproxy.")}
 	}
 	return nil
@@ -209,7 +223,15 @@ func (s *Server) admit(l *clientLeg, start *wire.Startup) *refused {
 // refuse tells a client why it gets no session.
 func (s *Server) refuse(l *clientLeg, r *refused) {
 	s.events.Refused(r.reason)
-	s.log.Info("connection refused", zap.String("remote", remoteName(l.raw)), zap.Stringer("reason", r.reason), zap.Error(r.words))
+	why := zap.Skip()
+	if r.why != "" {
+		why = zap.String("why", r.why)
+	}
+	s.log.Info("connection refused", zap.String("remote", remoteName(l.raw)), zap.Stringer("reason", r.reason), zap.Error(r.words), why)
+	if r.raw != nil {
+		turnAwayWith(l.Conn, r.raw)
+		return
+	}
 	turnAway(l.Conn, r.words)
 }
 
@@ -218,7 +240,7 @@ func (s *Server) refuseStartup(l *clientLeg, err error) {
 	var handshake *handshakeError
 	switch {
 	case errors.As(err, &words):
-		s.refuse(l, &refused{RefuseStartup, words})
+		s.refuse(l, &refused{reason: RefuseStartup, words: words})
 	case isTimeout(err): // as PostgreSQL, which says nothing here either
 		s.events.Refused(RefuseSilent)
 		s.log.Info("connection refused", zap.String("remote", remoteName(l.raw)), zap.Stringer("reason", RefuseSilent))
@@ -259,9 +281,12 @@ func (s *Server) session(client *clientLeg, server serverLeg, cfg *Config, start
 	if ses.announcer == nil {
 		ses.announcer = s.cfg.Announcer
 	}
-	ses.parted = sync.OnceFunc(func() { s.relaying.Add(-1) })
+	ses.life = s.ctx
+	ses.parted = sync.OnceFunc(func() {
+		s.relaying.Add(-1)
+		s.discharge(cfg)
+	})
 	s.relaying.Add(1)
-	defer ses.parted()
 	ses.start(s.ctx)
 	begin := time.Now()
 	s.events.SessionOpened()

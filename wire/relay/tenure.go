@@ -36,7 +36,7 @@ type Tenure struct {
 // enter gets a session its tenure, and its startup packet the settings of it.
 func (s *Server) enter(l *clientLeg, start *wire.Startup) (*Tenure, *refused) {
 	if _, given := start.Setting("fence.token"); given {
-		return nil, &refused{RefuseToken, &wire.Error{Severity: "FATAL", Code: tokens.CodeNotAllowed,
+		return nil, &refused{reason: RefuseToken, words: &wire.Error{Severity: "FATAL", Code: tokens.CodeNotAllowed,
 			Message: "fence.token is set by fenceproxy here", Detail: "This proxy holds the lock for its clients (hold).",
 			Hint: "Remove fence.token from the connection's parameters and options."}}
 	}
@@ -46,7 +46,7 @@ func (s *Server) enter(l *clientLeg, start *wire.Startup) (*Tenure, *refused) {
 	t, words := s.cfg.Holder.Enter(ctx)
 	unwatch()
 	if words != nil {
-		return nil, &refused{RefuseNotHeld, words}
+		return nil, &refused{reason: RefuseNotHeld, words: words}
 	}
 	if t.Token != "" {
 		*start = start.With("fence.token", t.Token)

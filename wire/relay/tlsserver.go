@@ -151,13 +151,13 @@ func (s *Server) admitLeg(l *clientLeg, start *wire.Startup) *refused {
 	case l.secure == nil && want.Require:
 		e := fatalError("28000", "this server accepts connections with TLS only", "")
 		e.Hint = "Connect with sslmode=require, or better verify-full."
-		return &refused{RefuseTLS, e}
+		return &refused{reason: RefuseTLS, words: e}
 	case l.secure == nil, want.ClientCert == ClientCertNone:
 		return nil
 	case len(l.secure.VerifiedChains) == 0:
-		return &refused{RefuseTLS, fatalError("28000", "connection requires a valid client certificate", "")}
+		return &refused{reason: RefuseTLS, words: fatalError("28000", "connection requires a valid client certificate", "")}
 	case want.ClientCert == ClientCertVerifyFull && l.secure.VerifiedChains[0][0].Subject.CommonName != start.User():
-		return &refused{RefuseTLS, fatalError("28000", "certificate authentication failed for user \""+start.User()+"\"",
+		return &refused{reason: RefuseTLS, words: fatalError("28000", "certificate authentication failed for user \""+start.User()+"\"",
 			"The common name of the client's certificate is another one.")}
 	}
 	return nil
@@ -174,7 +174,7 @@ func (s *Server) sameCertificate(l *clientLeg, server serverLeg) *refused {
 	if bytes.Equal(server.secure.ConnectionState().PeerCertificates[0].Raw, l.certificate) {
 		return nil
 	}
-	return &refused{RefuseTLS, fatalError("28000", "fenceproxy and PostgreSQL present different certificates",
+	return &refused{reason: RefuseTLS, words: fatalError("28000", "fenceproxy and PostgreSQL present different certificates",
 		"Clients that bind their password exchange to the certificate could not log in (tls.channel_binding).")}
 }
 
