@@ -85,7 +85,8 @@ locks-full: tools
 	$(GO) test -count=1 -run TestTenures -v -timeout 10m ./lockclient/etcd -full
 	$(GO) test -count=1 -run 'TestContenders|TestSchedules' -v -timeout 10m ./lockclient/postgres -full
 
-# Breaks one safeguard after the other and expects a test to notice.
+# Breaks one safeguard after the other and expects a test to notice. MUTANTFLAGS=-hunt: expects the harness of test/torture to
+# find those that break the guarantee, and prints how long that took.
 mutants: tools
 	$(GO) run ./test/mutants $(MUTANTFLAGS)
 

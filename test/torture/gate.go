@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -23,6 +24,38 @@ type gate struct {
 	most   time.Duration
 	held   []Event
 	conns  map[net.Conn]bool
+	freeze *freeze
+}
+
+// freeze stops one connection at one place until it is told to go on.
+type freeze struct {
+	at      func(kinds string) int // how many of these messages pass before it stops; -1: all
+	replies bool                   // stop what comes back instead, once at() has said where
+	reached chan struct{}
+	release chan struct{}
+}
+
+// stopAt arms a freeze: the first write that at() wants stops there.
+func (g *gate) stopAt(replies bool, at func(kinds string) int) *freeze {
+	f := &freeze{at: at, replies: replies, reached: make(chan struct{}), release: make(chan struct{})}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.freeze = f
+	return f
+}
+
+// frozen takes the freeze if these messages are what it waits for.
+func (g *gate) frozen(kinds string) (f *freeze, pass int) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.freeze == nil {
+		return nil, 0
+	}
+	if pass = g.freeze.at(kinds); pass < 0 {
+		return nil, 0
+	}
+	f, g.freeze = g.freeze, nil
+	return f, pass
 }
 
 func openGate(t testing.TB, target string) *gate {
@@ -94,9 +127,22 @@ func (g *gate) pass(proxy net.Conn) {
 	defer server.Close()
 	g.note(true, proxy, server)
 	defer g.note(false, proxy, server)
+	var silence atomic.Pointer[freeze]
 	go func() {
-		io.Copy(proxy, server)
-		proxy.(*net.TCPConn).CloseWrite()
+		b := make([]byte, 1<<15)
+		for {
+			n, err := server.Read(b)
+			if f := silence.Load(); f != nil {
+				<-f.release
+			}
+			if n > 0 {
+				proxy.Write(b[:n])
+			}
+			if err != nil {
+				proxy.(*net.TCPConn).CloseWrite()
+				return
+			}
+		}
 	}()
 	from := bufio.NewReaderSize(proxy, 1<<16)
 	first := true // the startup packet has no type
@@ -104,7 +150,21 @@ func (g *gate) pass(proxy net.Conn) {
 		b, kinds, ends, err := readMessages(from, first)
 		first = false
 		if len(b) > 0 {
-			if d, where := g.lot(len(ends)); d > 0 {
+			if f, pass := g.frozen(kinds); f != nil && f.replies {
+				silence.Store(f)
+				close(f.reached)
+			} else if f != nil {
+				cut := 0
+				if pass > 0 {
+					cut = ends[pass-1]
+				}
+				if _, err := server.Write(b[:cut]); err != nil {
+					return
+				}
+				close(f.reached)
+				<-f.release
+				b = b[cut:]
+			} else if d, where := g.lot(len(ends)); d > 0 {
 				if _, err := server.Write(b[:ends[where]]); err != nil {
 					return
 				}

@@ -62,6 +62,9 @@ func TestTorture(t *testing.T) {
 	for i := range w.proxies {
 		w.countEvictions(i)
 	}
+	if sum.Committed < 20 || sum.Takeovers < 5 {
+		t.Errorf("too little has happened: %d transactions, %d takeovers", sum.Committed, sum.Takeovers)
+	}
 	sum.Evictions, sum.Took = int(w.evictions), time.Since(began)
 	fmt.Println(sum)
 }
