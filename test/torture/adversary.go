@@ -91,6 +91,17 @@ func (w *world) strike(s Schedule, f Fault, r *rand.Rand, mending *sync.WaitGrou
 		time.Sleep(stop) // in the foreground, as with proxies
 		w.members.Continue(n)
 		tell()
+	case CutServer:
+		done.Victim = "proxy *"
+		w.gate.cut()
+		tell()
+	case MuteServer:
+		done.Victim = "proxy *"
+		w.gate.mute(stop)
+		mending.Go(func() {
+			time.Sleep(stop)
+			tell()
+		})
 	case KillMember:
 		n := which % 3
 		done.Victim = fmt.Sprintf("etcd %d", n)

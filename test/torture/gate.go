@@ -25,6 +25,7 @@ type gate struct {
 	held   []Event
 	conns  map[net.Conn]bool
 	freeze *freeze
+	muted  time.Time // nothing passes until then
 }
 
 // freeze stops one connection at one place until it is told to go on.
@@ -106,6 +107,20 @@ func (g *gate) cut() {
 	}
 }
 
+// mute lets nothing pass to the server for a while.
+func (g *gate) mute(d time.Duration) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.muted = time.Now().Add(d)
+}
+
+func (g *gate) waitUntilHeard() {
+	g.mu.Lock()
+	until := g.muted
+	g.mu.Unlock()
+	time.Sleep(time.Until(until))
+}
+
 // takeHeld returns what was held since the last call.
 func (g *gate) takeHeld() []Event {
 	g.mu.Lock()
@@ -150,6 +165,7 @@ func (g *gate) pass(proxy net.Conn) {
 		b, kinds, ends, err := readMessages(from, first)
 		first = false
 		if len(b) > 0 {
+			g.waitUntilHeard()
 			if f, pass := g.frozen(kinds); f != nil && f.replies {
 				silence.Store(f)
 				close(f.reached)

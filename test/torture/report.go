@@ -102,14 +102,14 @@ func (s Summary) String() string {
 	fmt.Fprintf(&b, "  %d transactions: %d committed, %d refused, %d failed otherwise, %d unknown\n",
 		s.Committed+s.Refused+s.Failed+s.Unknown, s.Committed, s.Refused, s.Failed, s.Unknown)
 	fmt.Fprintf(&b, "  %d tenures, %d takeovers, %d evictions, held back %d times\n", s.Tenures, s.Takeovers, s.Evictions, s.Held)
-	b.WriteString("  committed:")
+	var committed, faults []string
 	for _, shape := range slices.Sorted(maps.Keys(s.Shapes)) {
-		fmt.Fprintf(&b, " %s %d,", shape, s.Shapes[shape])
+		committed = append(committed, fmt.Sprintf("%s %d", shape, s.Shapes[shape]))
 	}
-	b.WriteString("\n  faults:")
-	for _, f := range []Fault{StopWorker, KillWorker, StopProxy, KillProxy, StopBackend, EndBackend, StopMember, KillMember, SplitEtcd, CrashServer} {
-		fmt.Fprintf(&b, " %s %d,", f, s.Faults[f])
+	for _, f := range slices.Sorted(maps.Keys(s.Faults)) {
+		faults = append(faults, fmt.Sprintf("%s %d", f, s.Faults[f]))
 	}
+	fmt.Fprintf(&b, "  committed: %s\n  faults: %s", strings.Join(committed, ", "), strings.Join(faults, ", "))
 	fmt.Fprintf(&b, "\n  histories: %d linearizable, %d undecided\n  %d violations", s.Linearizable, s.Undecided, s.Violations)
 	return b.String()
 }

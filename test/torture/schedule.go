@@ -32,12 +32,14 @@ const (
 	EndBackend  Fault = "terminate backend"
 	StopMember  Fault = "stop etcd member"
 	KillMember  Fault = "kill etcd member"
-	SplitEtcd   Fault = "split etcd"       // one member on one side, two on the other
-	CrashServer Fault = "crash PostgreSQL" // kill -9 of a backend, or an immediate shutdown
+	SplitEtcd   Fault = "split etcd"           // one member on one side, two on the other
+	CutServer   Fault = "cut off PostgreSQL"   // every connection of the proxies' sessions breaks
+	MuteServer  Fault = "nothing gets through" // to PostgreSQL, for a while
+	CrashServer Fault = "crash PostgreSQL"     // kill -9 of a backend, or an immediate shutdown
 )
 
 // drawn are the faults by weight.
-var drawn = []Fault{StopWorker, StopWorker, StopWorker, KillWorker, StopProxy, KillProxy, StopBackend, StopBackend, EndBackend, StopMember, KillMember, SplitEtcd}
+var drawn = []Fault{StopWorker, StopWorker, StopWorker, KillWorker, StopProxy, KillProxy, StopBackend, StopBackend, EndBackend, StopMember, KillMember, SplitEtcd, CutServer, MuteServer}
 
 // draw makes the schedule of a seed.
 func draw(seed uint64) Schedule {
