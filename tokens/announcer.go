@@ -31,7 +31,7 @@ type Announcer struct {
 // Under makes an Announcer.
 func (c *Control) Under(p Policy) (*Announcer, error) {
 	for _, f := range p.Fences {
-		if err := ValidName(f); err != nil {
+		if err := ValidFence(f); err != nil {
 			return nil, err
 		}
 	}
@@ -51,7 +51,8 @@ func (c *Control) Under(p Policy) (*Announcer, error) {
 // they are durable. A token that is the mark already is told without waiting; a lower one is ZF001. ZF003: a token not
 // fit for the configuration, another epoch, a jump over MaxJump, a role that may not announce. ZF005: no fence schema,
 // no connection, another server or a standby behind the control DSN. When one token is refused at the first look, none
-// is raised. A session in recovery announces nothing: nil, nil.
+// is raised. A session in recovery announces nothing: nil, nil. A token without a name for a fence that is a pattern has no
+// mark, and none is returned for it.
 //
 // When ctx ends first, the raise goes on without its caller: a client that retries with a short timeout meets the same
 // raise again, with the same clock.
@@ -61,6 +62,9 @@ func (a *Announcer) Announce(ctx context.Context, s Session, l List) ([]Mark, *E
 	}
 	if err := l.Check(a.policy.Fences, a.policy.Bare); err != nil {
 		return nil, err
+	}
+	if l = a.marked(l); len(l) == 0 {
+		return nil, nil
 	}
 	d := a.control.database(s.Database)
 	marks := make([]Mark, len(l))
@@ -104,6 +108,14 @@ func (a *Announcer) Announce(ctx context.Context, s Session, l List) ([]Mark, *E
 		marks[i] = f.mark
 	}
 	return marks, nil
+}
+
+// marked are the items that have a mark: rows may be stamped with a bare token of a pattern, and that is all it is good for.
+func (a *Announcer) marked(l List) List {
+	if !IsPattern(a.policy.Bare) {
+		return l
+	}
+	return slices.DeleteFunc(slices.Clone(l), func(i Item) bool { return i.Fence == "" })
 }
 
 func (a *Announcer) mayAnnounce(user string) bool {

@@ -76,7 +76,7 @@ func (l List) For(fence, bare string) (Token, bool) {
 	return Token{}, false
 }
 
-// Check reports what Parse cannot know: a name that is none of fences, a bare token when bare is "", and a bare token
+// Check reports what Parse cannot know: a name that is none of fences (which may be patterns), a bare token when bare is "", and a bare token
 // beside a named one for the same fence. The error is ZF003; nil when the list is good.
 func (l List) Check(fences []string, bare string) *Error {
 	for _, item := range l {
@@ -92,7 +92,7 @@ func (l List) Check(fences []string, bare string) *Error {
 			}
 			continue
 		}
-		if !contains(fences, item.Fence) {
+		if !matchesAny(fences, item.Fence) {
 			return &Error{Code: CodeMalformed,
 				Message: "fencing token for an unknown fence " + quote(item.Fence),
 				Hint:    "The names of fences are those of fenceproxy's configuration, for example " + example(fences) + "."}
@@ -123,5 +123,5 @@ func example(fences []string) string {
 	if len(fences) == 0 {
 		return "billing"
 	}
-	return fences[0]
+	return strings.Replace(fences[0], "*", "42", 1)
 }

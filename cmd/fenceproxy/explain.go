@@ -34,6 +34,7 @@ type explainedStatement struct {
 	Action   string   `json:"action"`
 	Refusal  string   `json:"refusal,omitempty"`  // SQLSTATE
 	Injected string   `json:"injected,omitempty"` // SQL of the simple protocol; the extended protocol runs the same guard
+	Sent     string   `json:"sent,omitempty"`     // the statement with its row tokens, when it is not sent as it is
 }
 
 func newExplain() *cobra.Command {
@@ -43,7 +44,8 @@ func newExplain() *cobra.Command {
 		Use:   "explain [flags] ['SQL']",
 		Short: "Show what the proxy would do with a statement",
 		Long: `explain reads SQL from its argument, or from standard input, and shows for each statement
-what the proxy takes it for, which fences it writes, and what would be put in front of it.
+what the proxy takes it for, which fences it writes, what would be put in front of it, and
+how it is sent when its fence has row tokens.
 It needs no database and sends nothing anywhere.
 
 The column fences lists what the statement writes as far as the text tells. An effect of
@@ -130,14 +132,33 @@ func explain(c *config.Config, sql []byte) (*explained, error) {
 			e.Line, e.Column = place(sql, int(a.Starts[i]))
 		}
 		for f, name := range c.FenceNames() {
-			if st.Fences.Has(f) {
+			if st.Fences.Has(f) || st.RowFences.Has(f) || st.NewRows.Has(f) {
 				e.Fences = append(e.Fences, name)
 			}
 		}
 		decide(c, st, &e)
+		if c.Mode == config.ModeEnforce && st.Refuse == nil {
+			e.Sent = sentText(a, sql, i)
+		}
 		result.Statements = append(result.Statements, e)
 	}
 	return result, nil
+}
+
+// sentText is the i-th statement as it is sent; "" when that is as it came.
+func sentText(a rewrite.Analysis, sql []byte, i int) string {
+	if !a.Spliced() || i >= len(a.Starts) {
+		return ""
+	}
+	from, to := int(a.Starts[i]), len(sql)
+	if i+1 < len(a.Starts) {
+		to = int(a.Starts[i+1])
+	}
+	sent := a.AppendSpliced(nil, sql, from, to)
+	if bytes.Equal(sent, sql[from:to]) {
+		return ""
+	}
+	return strings.TrimRight(string(sent), " \t\r\n;")
 }
 
 // place is a byte offset as line and column, counted in characters from 1.
@@ -161,6 +182,11 @@ func (e *explained) write(w io.Writer) error {
 	for _, s := range e.Statements {
 		if s.Injected != "" {
 			if _, err := fmt.Fprintf(w, "\nin front of %d:%d:\n  %s;\n", s.Line, s.Column, s.Injected); err != nil {
+				return err
+			}
+		}
+		if s.Sent != "" {
+			if _, err := fmt.Fprintf(w, "\n%d:%d is sent as:\n  %s;\n", s.Line, s.Column, s.Sent); err != nil {
 				return err
 			}
 		}

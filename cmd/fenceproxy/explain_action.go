@@ -12,7 +12,7 @@ import (
 // decide says in words what the session engine does with a statement. The engine decides with more knowledge: the
 // session's token, what it prepared earlier, and what was guarded earlier in the transaction.
 func decide(c *config.Config, st *rewrite.Statement, e *explainedStatement) {
-	action, code, fences, session := enforced(c, st, e.Fences)
+	action, code, fences, session := enforced(c, st, guardedFences(c, st))
 	switch c.Mode {
 	case config.ModeOff:
 		e.Action = "forward (mode off)"
@@ -26,10 +26,32 @@ func decide(c *config.Config, st *rewrite.Statement, e *explainedStatement) {
 	if session {
 		guards = append(guards, string(tokens.AppendGuardSession(nil, c.BareFence(), c.Opaque == config.OpaqueAllow)))
 	}
-	if len(fences) > 0 {
-		guards = append(guards, string(tokens.AppendGuard(nil, fences, c.BareFence())))
+	var names []string
+	for _, fence := range fences {
+		if tokens.IsPattern(fence) {
+			guards = append(guards, string(tokens.AppendGuardPattern(nil, fence, c.BareFence(), false)))
+		} else {
+			names = append(names, fence)
+		}
+	}
+	if len(names) > 0 {
+		guards = append(guards, string(tokens.AppendGuard(nil, names, c.BareFence())))
+	}
+	if code == "" {
+		for i := range st.NewRows.All() {
+			guards = append(guards, string(tokens.AppendGuardPattern(nil, c.Fences[i].Name, c.BareFence(), true)))
+		}
 	}
 	e.Injected = strings.Join(guards, "; ")
+}
+
+// guardedFences are the fences whose guard the statement needs.
+func guardedFences(c *config.Config, st *rewrite.Statement) []string {
+	var names []string
+	for i := range st.Fences.All() {
+		names = append(names, c.Fences[i].Name)
+	}
+	return names
 }
 
 // enforced is what mode enforce does: the action, the SQLSTATE if it always refuses, the fences that are guarded, and
@@ -68,6 +90,12 @@ func enforced(c *config.Config, st *rewrite.Statement, written []string) (action
 	case rewrite.EffectWrite:
 		if len(written) > 0 {
 			return guardText(written) + ", then forward", "", written, false
+		}
+		if !st.NewRows.Empty() {
+			return "guard the session's named tokens, check rows, then forward", "", nil, false
+		}
+		if !st.RowFences.Empty() {
+			return "check rows, then forward", "", nil, false
 		}
 	}
 	return "forward", "", nil, false

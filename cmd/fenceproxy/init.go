@@ -44,12 +44,17 @@ read from there.
 writes that no proxy sees. It says what it is going to do and does it in one transaction. Run it
 again after a change of the tables or of the configuration. --remove-triggers takes them away.
 
+--row-tokens adds the columns of row tokens (row_token in the configuration) to the tables that
+lack them, as bigint NOT NULL DEFAULT 0, which rewrites no table. --dry-run shows what --triggers
+and --row-tokens would do.
+
 --uninstall removes everything, marks included. It asks first, unless --yes is given.`,
 		Example: `  fenceproxy init --dsn postgres://postgres@db/app --control-role fence_proxy
   fenceproxy init --print > fence.sql
   fenceproxy init --dsn postgres://postgres@db/app --config fenceproxy.yaml
   fenceproxy init --dsn postgres://postgres@db/app --triggers --fence billing=invoices,payments
   fenceproxy init --dsn postgres://postgres@db/app --triggers --config fenceproxy.yaml --dry-run
+  fenceproxy init --dsn postgres://postgres@db/app --row-tokens --config fenceproxy.yaml --dry-run
   fenceproxy init --dsn postgres://postgres@db/app --uninstall --yes`,
 		Args: noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -57,8 +62,8 @@ again after a change of the tables or of the configuration. --remove-triggers ta
 				return usageError(cmd, err)
 			}
 			switch {
-			case o.print && (o.triggers.install || o.triggers.remove):
-				return printTriggers(cmd, &o)
+			case o.print && (o.triggers.install || o.triggers.remove || o.triggers.rowTokens):
+				return printFromDatabase(cmd, &o)
 			case o.print && o.uninstall:
 				_, err := io.WriteString(cmd.OutOrStdout(), tokens.UninstallSQL())
 				return err
@@ -82,9 +87,13 @@ again after a change of the tables or of the configuration. --remove-triggers ta
 	return cmd
 }
 
-// printTriggers needs the database: which tables and partitions there are, only it knows.
-func printTriggers(cmd *cobra.Command, o *initOptions) error {
+// printFromDatabase prints what only the database knows: which tables and partitions there are.
+func printFromDatabase(cmd *cobra.Command, o *initOptions) error {
 	want, err := o.wantedTriggers()
+	if err != nil {
+		return err
+	}
+	fences, err := o.rowFences()
 	if err != nil {
 		return err
 	}
@@ -93,6 +102,14 @@ func printTriggers(cmd *cobra.Command, o *initOptions) error {
 		return err
 	}
 	defer conn.Close(context.Background())
+	if o.triggers.rowTokens {
+		if err := runRowTokens(cmd.Context(), cmd.OutOrStdout(), conn, &o.triggers, fences, true); err != nil {
+			return err
+		}
+	}
+	if !o.triggers.install && !o.triggers.remove {
+		return nil
+	}
 	return runTriggers(cmd.Context(), cmd.OutOrStdout(), conn, &o.triggers, want, true)
 }
 
@@ -105,6 +122,10 @@ func (o *initOptions) wantedTriggers() (want triggers.Config, err error) {
 
 func runInit(cmd *cobra.Command, o *initOptions) error {
 	want, err := o.wantedTriggers()
+	if err != nil {
+		return err
+	}
+	fences, err := o.rowFences()
 	if err != nil {
 		return err
 	}
@@ -129,17 +150,30 @@ func runInit(cmd *cobra.Command, o *initOptions) error {
 		return uninstall(cmd, conn, where, o.yes)
 	}
 	if o.triggers.dryRun || o.triggers.remove {
-		return runTriggers(ctx, out, conn, &o.triggers, want, false)
+		return runTables(ctx, out, conn, &o.triggers, want, fences)
 	}
 	report, err := tokens.Install(ctx, conn)
 	if err != nil {
 		return fmt.Errorf("database %s: %w", where, err)
 	}
 	printReport(out, where, report)
-	if err := printGrants(ctx, out, conn, role); err != nil || !o.triggers.install {
+	if err := printGrants(ctx, out, conn, role); err != nil {
 		return err
 	}
-	return runTriggers(ctx, out, conn, &o.triggers, want, false)
+	return runTables(ctx, out, conn, &o.triggers, want, fences)
+}
+
+// runTables changes the fenced tables: columns first, because the triggers of row tokens need them.
+func runTables(ctx context.Context, out io.Writer, conn *pgx.Conn, o *triggerOptions, want triggers.Config, fences []config.Fence) error {
+	if o.rowTokens {
+		if err := runRowTokens(ctx, out, conn, o, fences, false); err != nil {
+			return err
+		}
+	}
+	if !o.install && !o.remove {
+		return nil
+	}
+	return runTriggers(ctx, out, conn, o, want, false)
 }
 
 // controlRole is the user of a configuration's control DSN; "" without a configuration.

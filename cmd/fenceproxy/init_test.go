@@ -113,11 +113,11 @@ note: fence jobs: nowhere matches no table
 	fenceproxy(t, args("--dry-run")...).want(t, exitOK, "triggers: nothing to do, 4 in place\nnote: fence jobs: nowhere matches no table\n", "")
 	for args, want := range map[string]string{
 		"init --triggers":                          "no fences: --triggers needs --fence NAME=TABLE[,TABLE...] or --config FILE",
-		"init --dry-run":                           "--dry-run goes with --triggers or --remove-triggers",
+		"init --dry-run":                           "--dry-run goes with --triggers, --row-tokens or --remove-triggers",
 		"init --triggers --uninstall":              "--triggers, --remove-triggers and --uninstall do not go together",
 		"init --always":                            "--always and --no-event-triggers go with --triggers",
 		"init --fence a=b":                         "--fence and --bare-token go with --triggers",
-		"init --lock-timeout 1s":                   "--lock-timeout goes with --triggers or --remove-triggers",
+		"init --lock-timeout 1s":                   "--lock-timeout goes with --triggers, --row-tokens or --remove-triggers",
 		"init --triggers --lock-timeout 0s --yes":  "--lock-timeout must be at least 1ms",
 		"init --triggers --fence a=b --always=yes": "invalid argument",
 	} {

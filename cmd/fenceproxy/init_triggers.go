@@ -17,23 +17,25 @@ import (
 
 // triggerOptions are the flags of init for triggers.
 type triggerOptions struct {
-	install  bool
-	remove   bool
-	dryRun   bool
-	always   bool
-	noEvents bool
-	wait     time.Duration
-	fences   *config.Flags
+	install   bool
+	remove    bool
+	rowTokens bool
+	dryRun    bool
+	always    bool
+	noEvents  bool
+	wait      time.Duration
+	fences    *config.Flags
 }
 
 func (o *triggerOptions) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.BoolVar(&o.install, "triggers", false, "also guard the fenced tables themselves by triggers; needs --config or --fence")
 	f.BoolVar(&o.remove, "remove-triggers", false, "drop the triggers from all tables")
-	f.BoolVar(&o.dryRun, "dry-run", false, "with --triggers or --remove-triggers: show what would be done and do nothing")
+	f.BoolVar(&o.rowTokens, "row-tokens", false, "also add the columns of row tokens to the tables that lack them; needs --config")
+	f.BoolVar(&o.dryRun, "dry-run", false, "with --triggers, --row-tokens or --remove-triggers: show what would be done and do nothing")
 	f.BoolVar(&o.always, "always", false, "with --triggers: they fire for replication and session_replication_role = replica too")
 	f.BoolVar(&o.noEvents, "no-event-triggers", false, "with --triggers: no event triggers that guard new partitions")
-	f.DurationVar(&o.wait, "lock-timeout", 5*time.Second, "with --triggers: how long to wait for the writers of a table")
+	f.DurationVar(&o.wait, "lock-timeout", 5*time.Second, "with --triggers and --row-tokens: how long to wait for the writers of a table")
 	o.fences = config.AddFlags(f, "fences", "bare_token")
 }
 
@@ -43,14 +45,16 @@ func (o *triggerOptions) check(cmd *cobra.Command, uninstall bool) error {
 	switch {
 	case o.install && (o.remove || uninstall) || o.remove && uninstall:
 		return errors.New("--triggers, --remove-triggers and --uninstall do not go together")
-	case o.dryRun && !o.install && !o.remove:
-		return errors.New("--dry-run goes with --triggers or --remove-triggers")
+	case o.rowTokens && (o.remove || uninstall):
+		return errors.New("--row-tokens does not go with --remove-triggers and --uninstall")
+	case o.dryRun && !o.install && !o.remove && !o.rowTokens:
+		return errors.New("--dry-run goes with --triggers, --row-tokens or --remove-triggers")
 	case !o.install && (o.always || o.noEvents):
 		return errors.New("--always and --no-event-triggers go with --triggers")
 	case !o.install && (changed("fence") || changed("bare-token")):
 		return errors.New("--fence and --bare-token go with --triggers")
-	case !o.install && !o.remove && changed("lock-timeout"):
-		return errors.New("--lock-timeout goes with --triggers or --remove-triggers")
+	case !o.install && !o.remove && !o.rowTokens && changed("lock-timeout"):
+		return errors.New("--lock-timeout goes with --triggers, --row-tokens or --remove-triggers")
 	case o.wait < time.Millisecond:
 		return errors.New("--lock-timeout must be at least 1ms")
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"reflect"
 	"slices"
 
@@ -24,6 +25,9 @@ type snapshot struct {
 
 // first is the snapshot that a process begins with.
 func (p *proxy) first(c *config.Config) (*snapshot, error) {
+	if err := servable(c); err != nil {
+		return nil, err
+	}
 	analyzer, err := rewrite.New(c.Rewrite())
 	if err != nil {
 		return nil, err
@@ -35,8 +39,21 @@ func (p *proxy) first(c *config.Config) (*snapshot, error) {
 	return s, p.addAnnouncer(s)
 }
 
+// servable: sessions do not know row tokens and patterns yet, and must not pass for checked.
+func servable(c *config.Config) error {
+	for _, f := range c.Fences {
+		if f.RowToken != "" || tokens.IsPattern(f.Name) {
+			return fmt.Errorf("fence %s: serve cannot hold row tokens and patterns yet", f.Name)
+		}
+	}
+	return nil
+}
+
 // next is the snapshot of c behind s. retire: it gets a generation of its own, because sessions of s must end.
 func (p *proxy) next(s *snapshot, c *config.Config, retire bool) (*snapshot, error) {
+	if err := servable(c); err != nil {
+		return nil, err
+	}
 	n := &snapshot{config: c, analyzer: s.analyzer, inForce: s.inForce, fresh: s.fresh, retired: s.retired}
 	if !reflect.DeepEqual(c.Rewrite(), s.config.Rewrite()) {
 		analyzer, err := rewrite.New(c.Rewrite())
@@ -62,16 +79,20 @@ func (p *proxy) next(s *snapshot, c *config.Config, retire bool) (*snapshot, err
 	return n, p.addAnnouncer(n)
 }
 
-// freshFences are the fences of b that fence a table which they did not fence in a.
+// freshFences are the fences of b that fence a table which they did not fence in a, or fence it otherwise.
 func freshFences(a, b *config.Config) map[string]bool {
-	before := map[string][]string{}
+	before := map[string]config.Fence{}
 	for _, f := range a.Fences {
-		before[f.Name] = f.Tables
+		before[f.Name] = f
 	}
 	fresh := map[string]bool{}
 	for _, f := range b.Fences {
+		old := before[f.Name]
+		if f.RowToken != old.RowToken || f.OnStale != old.OnStale || f.Scope != old.Scope {
+			fresh[f.Name] = true
+		}
 		for _, t := range f.Tables {
-			if !slices.Contains(before[f.Name], t) {
+			if !slices.Contains(old.Tables, t) {
 				fresh[f.Name] = true
 			}
 		}
@@ -106,7 +127,7 @@ func (a *announcer) Announce(ctx context.Context, s tokens.Session, l tokens.Lis
 		if fence == "" {
 			fence = a.bare
 		}
-		if !a.fresh[fence] {
+		if !a.isFresh(fence) {
 			continue
 		}
 		select {
@@ -117,6 +138,15 @@ func (a *announcer) Announce(ctx context.Context, s tokens.Session, l tokens.Lis
 		}
 	}
 	return a.Announcer.Announce(ctx, s, l)
+}
+
+func (a *announcer) isFresh(name string) bool {
+	for fence := range a.fresh {
+		if tokens.Matches(fence, name) {
+			return true
+		}
+	}
+	return false
 }
 
 // sessionConfig is what sessions run under.

@@ -15,6 +15,7 @@ func (f *file) check(partial bool) {
 			}
 		}
 	}
+	f.checkRowTokens()
 	f.checkHold()
 	f.checkTLS()
 	if partial || len(f.errs.Problems) > 0 {

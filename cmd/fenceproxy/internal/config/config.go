@@ -58,8 +58,11 @@ type Hold struct {
 
 // Fence names the tables whose writes need the fence's token.
 type Fence struct {
-	Name   string
-	Tables []string // name, schema.name or schema.*, quoted as in SQL
+	Name     string   // may hold one *: a fence for each name that it matches
+	Tables   []string // name, schema.name or schema.*, quoted as in SQL
+	RowToken string   // column of the rows' tokens, quoted as in SQL; "" for none
+	OnStale  OnStale  // what becomes of a write to a row that a newer token has written; "" is reject
+	Scope    string   // jobs/{id}: the row's column id tells its fence; "" for none
 }
 
 // Limits bound what strangers can make the proxy hold.

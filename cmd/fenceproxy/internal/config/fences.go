@@ -35,7 +35,7 @@ func checkFenceName(c *Config, name string) error {
 	if name == "" {
 		return errors.New("a fence needs a name")
 	}
-	if err := tokens.ValidName(name); err != nil {
+	if err := tokens.ValidFence(name); err != nil {
 		return fmt.Errorf("%s is not a fence name: %s", quote(name), err)
 	}
 	for _, f := range c.Fences {

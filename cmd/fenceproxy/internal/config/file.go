@@ -216,8 +216,20 @@ func (f *file) fence(n ast.Node) {
 				}
 			}
 		default:
-			f.unknownKey(pair, key, []string{"name", "tables"})
-			bad = true
+			part := fencePart(key)
+			if part == nil {
+				f.unknownKey(pair, key, []string{"name", "tables", "row_token", "on_stale", "scope"})
+				bad = true
+				continue
+			}
+			text, isText := textOf(pair.Value)
+			if !isText {
+				f.wrongType(pair.Value, "text")
+				bad = true
+			} else if err := part.check(text); err != nil {
+				fail(at(pair.Value.GetToken()), "%s: %s", key, err)
+			}
+			*part.of(&fence) = text
 		}
 	}
 	if !named && !bad {

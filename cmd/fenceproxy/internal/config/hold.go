@@ -3,6 +3,8 @@ package config
 import (
 	"os"
 	"slices"
+
+	"github.com/fenceproxy/fenceproxy/tokens"
 )
 
 // backendVariable is the environment's lock service for every command that takes a lock.
@@ -24,7 +26,7 @@ func (f *file) checkHold() {
 		f.errs.add(f.origins["hold.lock"], "hold.lock without a lock service: set hold.backend, %s or --backend", backendVariable)
 	case f.config.Mode != ModeEnforce:
 		f.errs.add(f.origins["hold.lock"], "hold.lock needs mode enforce: without it nothing stops a holder that has lost the lock")
-	case !slices.Contains(f.config.FenceNames(), h.Lock):
+	case !slices.ContainsFunc(f.config.FenceNames(), func(fence string) bool { return tokens.Matches(fence, h.Lock) }):
 		f.errs.add(f.origins["hold.lock"], "hold.lock: no fence is called %s; the lock protects the fence of its name", quote(h.Lock))
 	}
 }

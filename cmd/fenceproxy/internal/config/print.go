@@ -35,7 +35,7 @@ func document(c *Config) []line {
 		}
 	}
 	for _, f := range c.Fences {
-		fences = append(fences, yaml.MapSlice{{Key: "name", Value: f.Name}, {Key: "tables", Value: f.Tables}})
+		fences = append(fences, fenceItems(f))
 	}
 	return []line{
 		{key: "listen", list: true, items: listen},
@@ -104,6 +104,16 @@ func (c *Config) Write(w io.Writer) error {
 		last.Value = append(last.Value.(yaml.MapSlice), yaml.MapItem{Key: name, Value: value})
 	}
 	return yaml.NewEncoder(w, yaml.IndentSequence(true)).Encode(root)
+}
+
+func fenceItems(f Fence) yaml.MapSlice {
+	items := yaml.MapSlice{{Key: "name", Value: f.Name}, {Key: "tables", Value: f.Tables}}
+	for _, part := range fenceParts {
+		if value := *part.of(&f); value != "" {
+			items = append(items, yaml.MapItem{Key: part.key, Value: value})
+		}
+	}
+	return items
 }
 
 func typed(l line) (value any, empty bool) {

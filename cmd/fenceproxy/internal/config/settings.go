@@ -18,7 +18,7 @@ const (
 	kindBool
 	kindTexts     // list of texts
 	kindListeners // list of texts or {address, pooled}
-	kindFences    // list of {name, tables}
+	kindFences    // list of {name, tables, ...}
 	kindFunctions // list of texts or whole numbers
 )
 

@@ -6,7 +6,10 @@ import "github.com/fenceproxy/fenceproxy/rewrite"
 func (c *Config) Rewrite() rewrite.Config {
 	fences := make([]rewrite.Fence, len(c.Fences))
 	for i, f := range c.Fences {
-		fences[i] = rewrite.Fence{Name: f.Name, Tables: f.Tables}
+		fences[i] = rewrite.Fence{Name: f.Name, Tables: f.Tables, RowToken: f.RowToken, Scope: f.Scope, BareToken: f.Name == c.BareFence()}
+		if f.OnStale == OnStaleRewrite {
+			fences[i].OnStale = rewrite.StaleRewrite
+		}
 	}
 	return rewrite.Config{
 		Fences:            fences,

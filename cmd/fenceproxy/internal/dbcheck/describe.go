@@ -17,7 +17,7 @@ import (
 func Fences(fences []config.Fence) []catalog.Fence {
 	list := make([]catalog.Fence, len(fences))
 	for i, f := range fences {
-		list[i].Name = f.Name
+		list[i].Name, list[i].RowToken, list[i].Rewrite = f.Name, f.Column(), f.OnStale == config.OnStaleRewrite
 		for _, p := range f.Patterns() {
 			list[i].Tables = append(list[i].Tables, catalog.Pattern{Schema: p.Schema, Table: p.Table, Text: p.Text})
 		}
@@ -63,6 +63,7 @@ func Describe(ctx context.Context, conn *pgx.Conn, fences []config.Fence, bare s
 		}
 	}
 	d.triggers(plan, used)
+	d.Findings = append(d.Findings, columnFindings(rowColumns(snapshot, fences))...)
 	return d, nil
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
 	"github.com/fenceproxy/fenceproxy/cmd/fenceproxy/internal/logging"
+	"github.com/fenceproxy/fenceproxy/tokens"
 )
 
 const (
@@ -118,10 +119,17 @@ func (m *Metrics) SetFences(fences []string) {
 
 // fence bounds the label: a name that is not configured may come from a client.
 func (m *Metrics) fence(name string) string {
-	if name == none || (*m.fences.Load())[name] {
+	known := *m.fences.Load()
+	if name == none || known[name] {
 		return name
 	}
-	return other
+	label := other
+	for fence := range known { // patterns; of two the same one each time
+		if tokens.Matches(fence, name) && (label == other || fence < label) {
+			label = fence
+		}
+	}
+	return label
 }
 
 // DecisionDropped counts a line that is not in the decision log.

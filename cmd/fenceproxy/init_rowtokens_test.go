@@ -1,0 +1,101 @@
+package main
+
+import (
+	"strings"
+	"testing"
+)
+
+const rowConfig = `upstream: host=db sslmode=disable
+fences:
+  - name: jobs/*
+    tables: [jobs, jobs_1, child]
+    row_token: tok
+    on_stale: rewrite
+    scope: jobs/{id}
+  - name: billing
+    tables: [public.invoices]
+    row_token: '"Tok"'
+`
+
+// Columns of row tokens: shown, printed, added, checked.
+func TestInitRowTokens(t *testing.T) {
+	c, db, dsn := installed(t)
+	c.Exec(t, db, `CREATE TABLE jobs (id int) PARTITION BY RANGE (id); CREATE TABLE jobs_1 PARTITION OF jobs FOR VALUES FROM (0) TO (10);
+		CREATE TABLE parent (id int); CREATE TABLE child () INHERITS (parent); CREATE TABLE invoices (id int)`)
+	file := write(t, "f.yaml", rowConfig)
+	adds := `  ALTER TABLE "public"."jobs" ADD COLUMN IF NOT EXISTS "tok" bigint NOT NULL DEFAULT 0
+  ALTER TABLE "public"."child" ADD COLUMN IF NOT EXISTS "tok" bigint NOT NULL DEFAULT 0
+  ALTER TABLE "public"."invoices" ADD COLUMN IF NOT EXISTS "Tok" bigint NOT NULL DEFAULT 0
+`
+	fenceproxy(t, "init", "--dsn", dsn, "--row-tokens", "--config", file, "--dry-run").want(t, exitOK, "row tokens, not done:\n"+adds, "")
+	o := fenceproxy(t, "init", "--dsn", dsn, "--row-tokens", "--config", file, "--print", "--lock-timeout", "1s")
+	if o.code != exitOK || !strings.HasPrefix(o.out, "BEGIN;\nSET LOCAL lock_timeout = 1000;\n") {
+		t.Errorf("%+v", o)
+	}
+	o = fenceproxy(t, "check", file, "--dsn", dsn)
+	if !strings.Contains(o.out, `fence jobs/*: "public"."jobs": column "tok" does not exist; run fenceproxy init --row-tokens`) {
+		t.Errorf("%+v", o)
+	}
+	o = fenceproxy(t, "init", "--dsn", dsn, "--row-tokens", "--config", file)
+	if o.code != exitOK || !strings.Contains(o.out, "row tokens:\n"+adds+"done: 3 columns\n") {
+		t.Errorf("%+v", o)
+	}
+	o = fenceproxy(t, "init", "--dsn", dsn, "--row-tokens", "--config", file)
+	if o.code != exitOK || !strings.Contains(o.out, "row tokens: nothing to add\n") {
+		t.Errorf("%+v", o)
+	}
+	if o = fenceproxy(t, "check", file, "--dsn", dsn); strings.Contains(o.out, "column") {
+		t.Errorf("%+v", o)
+	}
+}
+
+func TestCheckOfRowTokens(t *testing.T) {
+	c, db, dsn := installed(t)
+	c.Exec(t, db, `CREATE TABLE invoices (id int, "Tok" int); CREATE TABLE jobs (tok bigint); CREATE TABLE jobs_1 (id int, tok bigint NOT NULL); CREATE VIEW child AS SELECT 1 AS id`)
+	file := write(t, "f.yaml", rowConfig)
+	o := fenceproxy(t, "check", file, "--dsn", dsn)
+	for _, line := range []string{
+		`problem: fence jobs/*: "public"."jobs": no column "id", which its scope names`,
+		`note: fence jobs/*: "public"."jobs": column "tok" may be NULL, which counts as 0`,
+		`problem: fence billing: "public"."invoices": column "Tok" is integer, row tokens need bigint`,
+	} {
+		if !strings.Contains(o.out, line+"\n") {
+			t.Errorf("%q is not in\n%s", line, o.out)
+		}
+	}
+	o = fenceproxy(t, "init", "--dsn", dsn, "--row-tokens", "--config", file)
+	if o.code != exitRefused || !strings.Contains(o.out, "problem: fence billing") || !strings.Contains(o.out, `"child": column "tok" does not exist, and this is a view`) {
+		t.Errorf("%+v", o)
+	}
+}
+
+func TestWrongRowTokens(t *testing.T) {
+	for name, c := range map[string]struct{ fence, want string }{
+		"two stars":       {"name: 'a*b*'\n    tables: [t]", "more than one *"},
+		"scope alone":     {"name: jobs/*\n    tables: [t]\n    scope: jobs/{id}", "a scope needs a row_token"},
+		"rewrite alone":   {"name: jobs\n    tables: [t]\n    on_stale: rewrite", "on_stale: rewrite needs a row_token"},
+		"another scope":   {"name: jobs/*\n    tables: [t]\n    row_token: c\n    scope: work/{id}", "it must be the fence's name"},
+		"no column":       {"name: jobs\n    tables: [t]\n    row_token: a.b", `"a.b" is not a column`},
+		"an unknown way":  {"name: jobs\n    tables: [t]\n    row_token: c\n    on_stale: drop", `want reject or rewrite`},
+		"an unknown key":  {"name: jobs\n    tables: [t]\n    rowtoken: c", "did you mean row_token?"},
+		"text for column": {"name: jobs\n    tables: [t]\n    row_token: [c]", "want text"},
+	} {
+		o := fenceproxy(t, "check", write(t, "f.yaml", "upstream: host=db sslmode=disable\nfences:\n  - "+c.fence+"\n"))
+		if o.code == exitOK || !strings.Contains(o.err, c.want) {
+			t.Errorf("%s: %+v", name, o)
+		}
+	}
+}
+
+func TestExplainRowTokens(t *testing.T) {
+	file := write(t, "f.yaml", rowConfig)
+	o := fenceproxy(t, "explain", "--config", file, "UPDATE public.invoices SET a = 1; INSERT INTO jobs (id) VALUES (1)")
+	for _, text := range []string{
+		`SET "Tok" = fence.row_stamp(`, "guard billing, then forward", "guard the session's named tokens, check rows, then forward",
+		"SELECT fence.guard_pattern('jobs/*','',true)", "1:1 is sent as:", "1:35 is sent as:",
+	} {
+		if !strings.Contains(o.out, text) {
+			t.Errorf("%q is not in\n%s%s", text, o.out, o.err)
+		}
+	}
+}
