@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/fenceproxy/fenceproxy/cmd/fenceproxy/internal/config"
+	"github.com/fenceproxy/fenceproxy/cmd/fenceproxy/internal/verifiers"
 	"github.com/fenceproxy/fenceproxy/wire"
 	"github.com/fenceproxy/fenceproxy/wire/relay"
 )
@@ -55,8 +56,24 @@ func upstreamLeg(c *config.Config) (relay.Upstream, error) {
 	return u, nil
 }
 
-// reloadTLS reads the files of both legs again, for connections to come. If any of them cannot be used, nothing changes.
-func (p *proxy) reloadTLS() error {
+// passwords is where verifiers come from; nil when PostgreSQL alone logs clients in.
+func passwords(c *config.Config) (*verifiers.Source, error) {
+	if c.Auth != config.AuthScram {
+		return nil, nil
+	}
+	v := verifiers.Config{File: c.AuthFile, DSN: c.ControlDSN(), Query: c.AuthQuery, TTL: c.AuthCache}
+	if v.File == "" && v.Query == "" {
+		v.Query = verifiers.DefaultQuery
+	}
+	s, err := verifiers.New(v)
+	if err != nil {
+		return nil, fmt.Errorf("auth scram: %w", err)
+	}
+	return s, nil
+}
+
+// reloadLegs reads the files of both legs again, for connections to come. If any of them cannot be used, nothing changes.
+func (p *proxy) reloadLegs() error {
 	var failed []error
 	var loaded []func()
 	reload := func(what string, source *wire.TLSSource) {
@@ -66,6 +83,13 @@ func (p *proxy) reloadTLS() error {
 			return
 		}
 		loaded = append(loaded, func() { source.Use(c) })
+	}
+	if p.verifiers != nil {
+		list, err := p.verifiers.Load()
+		if err != nil {
+			failed = append(failed, fmt.Errorf("auth_file: %w", err))
+		}
+		loaded = append(loaded, func() { p.verifiers.Use(list) })
 	}
 	if p.clientTLS != nil {
 		reload("certificate for clients", p.clientTLS.Source)

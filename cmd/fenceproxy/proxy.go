@@ -16,6 +16,7 @@ import (
 	"github.com/fenceproxy/fenceproxy/cmd/fenceproxy/internal/logging"
 	"github.com/fenceproxy/fenceproxy/cmd/fenceproxy/internal/metrics"
 	"github.com/fenceproxy/fenceproxy/cmd/fenceproxy/internal/upstream"
+	"github.com/fenceproxy/fenceproxy/cmd/fenceproxy/internal/verifiers"
 	"github.com/fenceproxy/fenceproxy/rewrite"
 	"github.com/fenceproxy/fenceproxy/tokens"
 	"github.com/fenceproxy/fenceproxy/wire/relay"
@@ -41,6 +42,7 @@ type proxy struct {
 
 	clientTLS   *relay.ClientTLS // nil without TLS, both
 	upstreamTLS *relay.UpstreamTLS
+	verifiers   *verifiers.Source // nil unless the proxy logs clients in
 
 	running     context.Context // until the proxy is closed
 	stop        context.CancelFunc
@@ -66,10 +68,14 @@ func assemble(c *config.Config, load loader, log *logging.Logger, loops int) (*p
 	if err != nil {
 		return nil, err
 	}
+	source, err := passwords(c)
+	if err != nil {
+		return nil, err
+	}
 	b := thisBuild()
 	m := metrics.New(metrics.Build{Version: b.Version, Commit: b.Commit, GoVersion: b.Go, Schema: strconv.Itoa(b.Schema), Mode: string(c.Mode)}, c.FenceNames())
 	p := &proxy{config: c, load: load, log: log.Logger, setLevel: log.SetLevel, metrics: m, clientTLS: clients, upstreamTLS: server.TLS}
-	p.chooser = chooser
+	p.chooser, p.verifiers = chooser, source
 	p.running, p.stop = context.WithCancel(context.Background())
 	p.decisions = logging.NewDecisions(c.DecisionFile, log.Out, m.DecisionDropped)
 	if err := p.decisions.Set(string(c.Decisions), c.DecisionRate); err != nil {
@@ -111,6 +117,9 @@ func assemble(c *config.Config, load loader, log *logging.Logger, loops int) (*p
 		Limits:    relayLimits(c),
 		ReusePort: c.ListenReuseport,
 		Loops:     loops,
+	}
+	if source != nil {
+		sc.Verifiers = source
 	}
 	if c.Hold.Lock != "" {
 		p.standFor(c)
@@ -199,6 +208,9 @@ func (p *proxy) close() {
 	}
 	if p.chooser != nil {
 		p.chooser.Close()
+	}
+	if p.verifiers != nil {
+		p.verifiers.Close()
 	}
 	p.decisions.Close()
 	p.log.Sync()

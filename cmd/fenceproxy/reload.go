@@ -66,7 +66,7 @@ func (p *proxy) tryReload() (*reloaded, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := p.reloadTLS(); err != nil {
+	if err := p.reloadLegs(); err != nil {
 		return nil, err
 	}
 	if err := errors.Join(p.decisions.Reopen(), p.decisions.Set(string(c.Decisions), c.DecisionRate)); err != nil {

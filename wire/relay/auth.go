@@ -221,6 +221,8 @@ func requestName(kind uint32) string {
 	return "something unknown"
 }
 
+var errTooLong = errors.New("a message that is too long")
+
 // readResponse reads one message of the client in a SASL exchange (auth-sasl.c CheckSASLAuth).
 func readResponse(c net.Conn) ([]byte, error) {
 	var header [wire.HeaderLen]byte
@@ -232,7 +234,7 @@ func readResponse(c net.Conn) ([]byte, error) {
 		return nil, violation("expected SASL response, got message type %d", typ)
 	}
 	if !ok || size-wire.HeaderLen > wire.MaxSASLMessage {
-		return nil, violation("invalid message length")
+		return nil, errTooLong
 	}
 	b := make([]byte, size-wire.HeaderLen)
 	_, err := io.ReadFull(c, b)

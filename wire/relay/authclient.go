@@ -41,7 +41,7 @@ func (g *clientLogin) exchange() (answer []byte, key wire.ScramKey, r *refused) 
 		if g.verifier == nil {
 			why = "no such user, no SCRAM verifier, or expired"
 		}
-		return nil, key, &refused{reason: RefuseLogin, why: why, words: fatalError("28P01", "password authentication failed for user \""+g.user+"\"", "")}
+		return nil, key, g.notProven(why)
 	}
 	return answer, key, nil
 }
@@ -100,7 +100,14 @@ func (g *clientLogin) clientFailed(err error) *refused {
 	if errors.As(err, &words) {
 		return &refused{reason: RefuseLogin, words: words}
 	}
+	if err == errTooLong { // PostgreSQL takes it for a failure like any other
+		return g.notProven("invalid message length")
+	}
 	return g.clientGone(err)
+}
+
+func (g *clientLogin) notProven(why string) *refused {
+	return &refused{reason: RefuseLogin, why: why, words: fatalError("28P01", "password authentication failed for user \""+g.user+"\"", "")}
 }
 
 // scramError is an error that is nil when e is.

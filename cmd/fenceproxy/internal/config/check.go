@@ -18,6 +18,7 @@ func (f *file) check(partial bool) {
 	f.checkRowTokens()
 	f.checkHold()
 	f.checkTLS()
+	f.checkAuth()
 	if partial || len(f.errs.Problems) > 0 {
 		return
 	}

@@ -5,10 +5,14 @@ import "time"
 // Config is a complete configuration. Treat it as immutable: a change of configuration is a new Config.
 type Config struct {
 	Listen            []Listener
-	TLS               TLS    // between clients and the proxy
-	Upstream          string // DSN of the PostgreSQL server that sessions are relayed to; host, port and TLS matter to them
-	Control           string // DSN with the credentials that raise marks and evict; "" means Upstream
-	Admin             string // address of the admin listener; "" means none
+	TLS               TLS // between clients and the proxy
+	Auth              Auth
+	AuthQuery         string        // what AuthScram asks for verifiers; "" with an AuthFile: nothing, else the default query
+	AuthFile          string        // users and verifiers; "" means none
+	AuthCache         time.Duration // how long an answer of AuthQuery is remembered
+	Upstream          string        // DSN of the PostgreSQL server that sessions are relayed to; host, port and TLS matter to them
+	Control           string        // DSN with the credentials that raise marks and evict; "" means Upstream
+	Admin             string        // address of the admin listener; "" means none
 	Mode              Mode
 	Fences            []Fence
 	Hold              Hold
@@ -107,6 +111,8 @@ func Default() *Config {
 	return &Config{
 		Listen:          []Listener{{Address: "127.0.0.1:6432"}},
 		TLS:             TLS{Mode: TLSDisable, ClientCert: ClientCertNone},
+		Auth:            AuthRelay,
+		AuthCache:       10 * time.Second,
 		Mode:            ModeEnforce,
 		Hold:            Hold{WhenNotHeld: HoldWait, Wait: 60 * time.Second},
 		Opaque:          OpaqueAllow,

@@ -73,6 +73,14 @@ const (
 	BindingDisabled        ChannelBinding = "disabled"         // no client uses it
 )
 
+// Auth says to whom clients prove that they know their password.
+type Auth string
+
+const (
+	AuthRelay Auth = "relay" // to PostgreSQL, by any method that it asks for
+	AuthScram Auth = "scram" // to the proxy, and the proxy to PostgreSQL
+)
+
 // Decisions says which verdicts are logged one by one.
 type Decisions string
 
@@ -101,6 +109,7 @@ var (
 	replications = []string{string(ReplicationRefuse), string(ReplicationAllow)}
 	tlsModes     = []string{string(TLSDisable), string(TLSAllow), string(TLSRequire)}
 	clientCerts  = []string{string(ClientCertNone), string(ClientCertVerifyCA), string(ClientCertVerifyFull)}
+	auths        = []string{string(AuthRelay), string(AuthScram)}
 	bindings     = []string{string(BindingSameCertificate), string(BindingDisabled)}
 	decisions    = []string{string(DecisionsOff), string(DecisionsRejections), string(DecisionsAll)}
 	logLevels    = []string{"debug", "info", "warn", "error"}

@@ -83,8 +83,12 @@ func (v *flagValue) Type() string {
 	switch v.setting.key {
 	case "upstream", "control":
 		return "DSN"
-	case "tls.cert", "tls.key", "tls.client_ca":
+	case "tls.cert", "tls.key", "tls.client_ca", "auth_file":
 		return "FILE"
+	case "auth":
+		return "WAY"
+	case "auth_query":
+		return "SQL"
 	case "tls.client_cert", "tls.channel_binding":
 		return "KIND"
 	case "admin":

@@ -218,6 +218,8 @@ func TestPrecedence(t *testing.T) {
 tls:
   mode: disable
   client_cert: none
+auth: relay
+auth_cache: 10s
 listen_reuseport: false
 upstream: host=db sslmode=disable
 mode: observe

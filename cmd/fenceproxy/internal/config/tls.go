@@ -55,7 +55,7 @@ func (f *file) checkTLS() {
 // PostgreSQL compares with its own. What the client would be told never mentions the proxy, so it is said here.
 func (f *file) checkBothLegs() {
 	c := f.config
-	if c.TLS.Mode == TLSDisable || c.TLS.ChannelBinding != "" || c.Upstream == "" || !c.listensOnTCP() {
+	if c.TLS.Mode == TLSDisable || c.Auth == AuthScram || c.TLS.ChannelBinding != "" || c.Upstream == "" || !c.listensOnTCP() {
 		return
 	}
 	u, err := parseUpstream(c.Upstream)
@@ -65,7 +65,7 @@ func (f *file) checkBothLegs() {
 	f.errs.add(f.origins["tls.mode"], "TLS to clients (tls.mode %s) and to PostgreSQL (sslmode of the upstream): clients that bind "+
 		"their SCRAM password exchange to the certificate, as libpq and JDBC do, could not log in. Either set sslmode=disable in the upstream DSN, "+
 		"or give the proxy the certificate and key of PostgreSQL and set tls.channel_binding to same-certificate, "+
-		"or set it to disabled if all clients have channel_binding=disable or log in without SCRAM", c.TLS.Mode)
+		"or set it to disabled if all clients have channel_binding=disable or log in without SCRAM, or set auth to scram", c.TLS.Mode)
 }
 
 func (c *Config) listensOnTCP() bool {

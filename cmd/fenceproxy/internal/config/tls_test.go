@@ -177,3 +177,25 @@ func TestKeywordsAreLibpqs(t *testing.T) {
 		}
 	}
 }
+
+// With auth scram each leg has its own channel binding, so that TLS on both needs no word about it.
+func TestAuth(t *testing.T) {
+	p := tlstest.NewAuthority(t).Server(t, "proxy", "localhost")
+	legs := strings.Replace(minimal, "sslmode=disable", "sslmode=require", 1) + "tls: {mode: allow, cert: " + p.Cert + ", key: " + p.Key
+	for name, tc := range map[string]struct{ text, says string }{
+		"scram":                  {minimal + "auth: scram\n", ""},
+		"scram, TLS on both":     {legs + "}\nauth: scram\n", ""},
+		"relay, TLS on both":     {legs + "}\nauth: relay\n", "or set auth to scram"},
+		"a binding of the relay": {legs + ", channel_binding: disabled}\nauth: scram\n", "tls.channel_binding is for auth relay"},
+		"unknown":                {minimal + "auth: md5\n", `unknown way "md5": want relay or scram`},
+		"query without scram":    {minimal + "auth_query: SELECT $1\n", "auth_query without auth, which is relay"},
+		"file without scram":     {minimal + "auth_file: /x\n", "auth_file without auth, which is relay"},
+		"query without a user":   {minimal + "auth: scram\nauth_query: SELECT 1\n", "must have the parameter $1"},
+		"cache for ever":         {minimal + "auth: scram\nauth_cache: 1h\n", "out of range"},
+	} {
+		_, _, err := load(t, tc.text, nil)
+		if (err == nil) != (tc.says == "") || err != nil && !strings.Contains(err.Error(), tc.says) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
