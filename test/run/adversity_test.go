@@ -62,8 +62,7 @@ func TestServerFrozen(t *testing.T) {
 		t.Run(mode, func(t *testing.T) {
 			c := pgtest.Start(t)
 			w := newWorld(t, c)
-			p := w.run("x", stubborn["forks"], "--backend", w.url()+"&mode="+mode)
-			p.says("up")
+			p := w.runUp("x", stubborn["forks"], "--backend", w.url()+"&mode="+mode)
 			waiter := w.run("x", "true", "--backend", w.url()+"&mode="+mode, "--wait", "4s")
 			eventually(t, "queued", func() bool { return w.waiting() == 1 })
 			defer freeze(c)()
@@ -87,8 +86,7 @@ func TestGuardianStopped(t *testing.T) {
 		t.Run(child, func(t *testing.T) {
 			w := newWorld(t, pgtest.Shared(t))
 			t.Parallel()
-			p := w.run("x", script)
-			p.says("up")
+			p := w.runUp("x", script)
 			syscall.Kill(p.guardian(), syscall.SIGSTOP)
 			lose(w, "x")
 			p.wantGone(ttl)
@@ -102,8 +100,7 @@ func TestGuardianStopped(t *testing.T) {
 func TestGuardianStoppedForAWhile(t *testing.T) {
 	w := newWorld(t, pgtest.Shared(t))
 	end := filepath.Join(t.TempDir(), "end")
-	p := w.run("x", `echo up; while ! test -e `+end+`; do sleep 0.02; done; echo over`)
-	p.says("up")
+	p := w.runUp("x", `echo up; while ! test -e `+end+`; do sleep 0.02; done; echo over`)
 	guardian := p.guardian()
 	syscall.Kill(guardian, syscall.SIGSTOP)
 	first := w.expiry("x")
@@ -151,8 +148,7 @@ func TestGuardianKilledDescendants(t *testing.T) {
 		t.Run(child, func(t *testing.T) {
 			w := newWorld(t, pgtest.Shared(t))
 			t.Parallel()
-			p := w.run("g", script, "--ttl", "1m")
-			p.says("up")
+			p := w.runUp("g", script, "--ttl", "1m")
 			syscall.Kill(p.guardian(), syscall.SIGKILL)
 			begin := time.Now()
 			left, _ := w.nextHolder("g", p)
@@ -181,8 +177,7 @@ func TestAdvisory(t *testing.T) {
 			t.Run(way+"/"+child, func(t *testing.T) {
 				w := advisoryWorld(t, c)
 				t.Parallel()
-				p := w.run("x", script, "--backend", w.url()+"&mode=advisory")
-				p.says("up")
+				p := w.runUp("x", script, "--backend", w.url()+"&mode=advisory")
 				strike(w, p)
 				if left, waited := w.nextHolder("x", p); len(left) > 0 {
 					t.Errorf("the lock is another's after %v, and there is still\n%s", waited, strings.Join(left, "\n"))
@@ -192,8 +187,7 @@ func TestAdvisory(t *testing.T) {
 	}
 	t.Run("session ended", func(t *testing.T) {
 		w := advisoryWorld(t, c)
-		p := w.run("x", stubborn["forks"], "--backend", w.url()+"&mode=advisory", "--ttl", "30s", "--grace", "10s")
-		p.says("up")
+		p := w.runUp("x", stubborn["forks"], "--backend", w.url()+"&mode=advisory", "--ttl", "30s", "--grace", "10s")
 		begin := time.Now()
 		w.c.Exec(t, w.db, "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory' AND granted AND objsubid = 1")
 		p.wantExit(76)

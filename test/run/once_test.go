@@ -39,7 +39,7 @@ func TestOncePer(t *testing.T) {
 		{"no database", []string{"--once-per", "key=c", "--backend", "etcd://127.0.0.1:1"}, "echo ran", 2, "--dsn is missing", false},
 		{"database away", []string{"--once-per", "key=c", "--dsn", "postgres://x@127.0.0.1:1/x"}, "echo ran", 75, "cannot be recorded, so the command is not run", false},
 	} {
-		p := w.run("nightly", c.script, c.flags...)
+		p := w.run("nightly", c.script, append(c.flags, "--ttl", "1m")...)
 		code := p.exit()
 		if code != c.code || !strings.Contains(p.err.String(), c.says) || strings.Contains(p.out.String(), "ran") != c.ran {
 			t.Errorf("%s: exit code %d, want %d\n%s%s", c.what, code, c.code, p.out, p.err)
@@ -105,7 +105,7 @@ func TestThreeNodesOneRun(t *testing.T) {
 	// The lock alone.
 	var nodes [3]*process
 	for n := range nodes {
-		nodes[n] = w.run("plain", "psql -XAtq -d '"+w.url()+"' -c \"INSERT INTO work VALUES ('plain')\"")
+		nodes[n] = w.run("plain", "psql -XAtq -d '"+w.url()+"' -c \"INSERT INTO work VALUES ('plain')\"", "--ttl", "1m")
 	}
 	for n := range nodes {
 		nodes[n].wantExit(0)

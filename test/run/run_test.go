@@ -108,8 +108,7 @@ func TestNothingOutlivesTheWindow(t *testing.T) {
 				t.Parallel()
 				w := &world{t: t, c: w.c, db: w.db, client: w.client}
 				lock := fmt.Sprintf("l%d", marks.Add(1))
-				p := w.run(lock, script)
-				p.says("up")
+				p := w.runUp(lock, script)
 				struck := time.Now()
 				strike(p)
 				left, waited := w.nextHolder(lock, p)
@@ -136,8 +135,7 @@ func TestLost(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			w := &world{t: t, c: w.c, db: w.db, client: w.client}
 			lock := "lost-" + what
-			p := w.run(lock, script)
-			p.says("up")
+			p := w.runUp(lock, script)
 			lose(w, lock)
 			p.wantGone(ttl)
 			p.wantExit(76)
@@ -152,8 +150,7 @@ func TestLost(t *testing.T) {
 func TestServerGone(t *testing.T) {
 	c := pgtest.Start(t)
 	w := newWorld(t, c)
-	p := w.run("x", stubborn["ignores SIGTERM"])
-	p.says("up")
+	p := w.runUp("x", stubborn["ignores SIGTERM"])
 	c.Kill()
 	p.wantGone(ttl)
 	p.wantExit(76)
@@ -165,8 +162,7 @@ func TestServerGone(t *testing.T) {
 func TestSignals(t *testing.T) {
 	w := newWorld(t, pgtest.Shared(t))
 	ended := filepath.Join(t.TempDir(), "ended")
-	p := w.run("sig", `trap "sleep 0.4; touch `+ended+`; exit 5" TERM; trap "echo hup" HUP; echo up; while :; do sleep 0.02; done`)
-	p.says("up")
+	p := w.runUp("sig", `trap "sleep 0.4; touch `+ended+`; exit 5" TERM; trap "echo hup" HUP; echo up; while :; do sleep 0.02; done`)
 	p.kill(syscall.SIGHUP)
 	p.says("hup")
 	p.kill(syscall.SIGTERM)
@@ -239,8 +235,7 @@ func TestStoppedInTheQueue(t *testing.T) {
 // The guardian is killed: the wrapper kills the group and says that something is wrong.
 func TestGuardianKilled(t *testing.T) {
 	w := newWorld(t, pgtest.Shared(t))
-	p := w.run("g", stubborn["forks"])
-	p.says("up")
+	p := w.runUp("g", stubborn["forks"])
 	syscall.Kill(p.guardian(), syscall.SIGKILL)
 	left, _ := w.nextHolder("g", p)
 	p.wantExit(70)
@@ -252,8 +247,7 @@ func TestGuardianKilled(t *testing.T) {
 // Both at once: the command's first process dies with the guardian. What it has started is for the fence.
 func TestBothKilled(t *testing.T) {
 	w := newWorld(t, pgtest.Shared(t))
-	p := w.run("both", stubborn["ignores SIGTERM"])
-	p.says("up")
+	p := w.runUp("both", stubborn["ignores SIGTERM"])
 	guardian := p.guardian()
 	p.kill(syscall.SIGSTOP)
 	syscall.Kill(guardian, syscall.SIGKILL)
