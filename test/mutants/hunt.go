@@ -37,8 +37,6 @@ var hunted = []struct{ mutant, stands string }{
 	{"xmax rule, slow", "M5"},
 	{"guard again after ROLLBACK TO", "M6"},
 	{"raise at the first write", "M7: fenced not at takeover but at the first write"},
-	{"effects on the reply: a Parse counts as soon as it is read", "a definition that the server skips hides the write before it"},
-	{"effects on the reply: what the server skipped counts", "the same"},
 	{"equality passes, guard", "M9: < for <="},
 	{"durable raise", "M12: fence forgotten in a crash"},
 	{"one guard in a thousand is left out", byHand},

@@ -23,8 +23,8 @@ func (a *actor) crafty(t *tenure, tx int64) (c change, sent bool, err error) {
 			return c, false, err
 		}
 		a.maybeHold("after Parse", t)
-		a.raw(1, fail, &pgproto3.Parse{Query: "SELECT 1"}, sync)
-		return c, true, a.raw(1, &pgproto3.Bind{}, &pgproto3.Execute{}, sync)
+		// At one go: what is believed before the first reply is what counts.
+		return c, true, a.raw(2, fail, &pgproto3.Parse{Query: "SELECT 1"}, sync, &pgproto3.Bind{}, &pgproto3.Execute{}, sync)
 	}
 	c.name = "crafty: a portal whose exchange is rolled back"
 	st, sel := fmt.Sprint("w", tx), fmt.Sprint("s", tx)
@@ -53,7 +53,7 @@ func (a *actor) crafty(t *tenure, tx int64) (c change, sent bool, err error) {
 	return c, true, a.commit("COMMIT")
 }
 
-// raw sends messages and reads up to the n-th ReadyForQuery; it returns the first error response.
+// raw sends messages and reads up to the n-th ReadyForQuery; it returns the first error behind the one before.
 func (a *actor) raw(n int, messages ...pgproto3.FrontendMessage) error {
 	c := a.conn.PgConn()
 	for _, m := range messages {
@@ -81,7 +81,9 @@ func (a *actor) raw(n int, messages ...pgproto3.FrontendMessage) error {
 				first = pgconn.ErrorResponseToPgError(m)
 			}
 		case *pgproto3.ReadyForQuery:
-			n--
+			if n--; n > 0 {
+				first = nil
+			}
 		}
 	}
 	return first
