@@ -317,7 +317,7 @@ func (p *runPool) query() *queryRun {
 }
 
 func (p *runPool) putQuery(q *queryRun) {
-	if len(p.queries) < maxPooled {
+	if len(p.queries) < maxPooled && cap(q.steps) <= maxPooled {
 		q.reset()
 		p.queries = append(p.queries, q)
 	}

@@ -67,7 +67,7 @@ type slot struct {
 	refusal     *refusal
 }
 
-// slots is a queue of slots in the order the messages were sent. It grows to the deepest pipeline seen.
+// slots is a queue of slots in the order the messages were sent. It grows with the pipeline.
 type slots struct {
 	ring []slot // length is a power of two
 	head int
@@ -95,7 +95,13 @@ func (q *slots) pop() {
 	*q.at(0) = slot{}
 	q.head = (q.head + 1) & (len(q.ring) - 1)
 	q.n--
+	if q.n == 0 && len(q.ring) > maxIdle {
+		q.ring, q.head = nil, 0
+	}
 }
+
+// maxIdle is how much room for a pipeline, in messages, a session keeps that has none under way.
+const maxIdle = 1 << 10
 
 // front is the slot that the next reply belongs to, or nil.
 func (q *slots) front() *slot {

@@ -92,6 +92,9 @@ func (q *definitions) pop() {
 		n := copy(q.list, q.all())
 		clear(q.list[n:])
 		q.list, q.head = q.list[:n], 0
+		if n == 0 && cap(q.list) > maxIdle {
+			q.list = nil
+		}
 	}
 }
 
