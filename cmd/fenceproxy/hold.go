@@ -8,10 +8,13 @@ import (
 	"strings"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgconn"
+
 	"github.com/fenceproxy/fenceproxy/cmd/fenceproxy/internal/admin"
 	"github.com/fenceproxy/fenceproxy/cmd/fenceproxy/internal/config"
 	"github.com/fenceproxy/fenceproxy/cmd/fenceproxy/internal/holding"
 	"github.com/fenceproxy/fenceproxy/lockclient"
+	"github.com/fenceproxy/fenceproxy/tokens"
 )
 
 // standFor makes the holder of the configured lock.
@@ -20,12 +23,30 @@ func (p *proxy) standFor(c *config.Config) {
 	p.holder = holding.New(holding.Config{
 		Lock:        c.Hold.Lock,
 		Open:        func(ctx context.Context) (*lockclient.Client, error) { return lockclient.Open(ctx, url) },
+		Raise:       p.raiseHeld,
 		WhenNotHeld: holding.WhenNotHeld(c.Hold.WhenNotHeld),
 		Wait:        c.Hold.Wait,
 		Log:         p.log,
 		Changed:     p.metrics.RegisterHold(),
 	})
 	p.ready.Holding(func() bool { return p.holder.State().Holding })
+}
+
+// raiseHeld raises the token of a tenure in the database that the control connection leads to; sessions in others raise it
+// there. Who may announce (announce.roles) is a question to clients, not to the proxy.
+func (p *proxy) raiseHeld(ctx context.Context, item tokens.Item) *tokens.Error {
+	s := p.current.Load()
+	control, err := pgconn.ParseConfig(s.config.ControlDSN())
+	if err != nil {
+		return &tokens.Error{Code: tokens.CodeUnavailable, Fence: item.Fence, Message: config.DSNError(err).Error()}
+	}
+	a, err := p.control.Under(tokens.Policy{Fences: s.config.FenceNames(), Bare: s.config.BareFence(), Grace: max(s.config.TakeoverGrace, 1), MaxJump: s.config.AnnounceMaxJump})
+	if err != nil {
+		return &tokens.Error{Code: tokens.CodeUnavailable, Fence: item.Fence, Message: err.Error()}
+	}
+	who := tokens.Session{Database: control.Database, User: control.User, Application: "fenceproxy serve --hold"}
+	_, e := (&announcer{Announcer: a, bare: s.config.BareFence(), fresh: s.fresh, inForce: s.inForce}).Announce(ctx, who, tokens.List{item})
+	return e
 }
 
 // giveUp releases the lock as soon as no session can write any more, before the last client has gone.

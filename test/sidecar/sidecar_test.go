@@ -76,6 +76,7 @@ type state struct {
 	Holding bool
 	Token   string
 	Holder  string
+	Problem string
 }
 
 func holder(t *testing.T, p *proxytest.Proxy) (s state) {
@@ -129,6 +130,14 @@ func code(err error) string {
 		return pg.Code
 	}
 	return err.Error()
+}
+
+func hint(err error) string {
+	var pg *pgconn.PgError
+	if errors.As(err, &pg) {
+		return pg.Hint
+	}
+	return ""
 }
 
 func pay(conn *pgx.Conn) error {

@@ -23,6 +23,9 @@ func (h *Holder) Enter(ctx context.Context) (*relay.Tenure, *wire.Error) {
 		case Refuse:
 			return nil, h.notHeld("")
 		case ReadOnly:
+			if current != nil { // just lost: reading still belongs to before
+				break
+			}
 			return &relay.Tenure{ReadOnly: true, Over: reading, Words: &wire.Error{Severity: "FATAL", Code: "57P01",
 				Message: "fenceproxy has taken the lock \"" + h.cfg.Lock + "\"",
 				Hint:    "This session was read-only. Connect again to write."}}, nil
@@ -43,7 +46,7 @@ func (h *Holder) notHeld(more string) *wire.Error {
 	s := h.State()
 	switch {
 	case s.Problem != "":
-		e.Hint = "The lock service does not answer; the log of fenceproxy has the reason."
+		e.Hint = "This instance cannot take it: " + s.Problem + ". The log of fenceproxy has more."
 	case s.Holder != "":
 		e.Hint = "It is held by " + s.Holder + "."
 	}

@@ -25,8 +25,11 @@ const (
 
 // Config of a Holder.
 type Config struct {
-	Lock        string // its name, and that of the fence
-	Open        func(context.Context) (*lockclient.Client, error)
+	Lock string // its name, and that of the fence
+	Open func(context.Context) (*lockclient.Client, error)
+	// Raise makes the token of a new tenure the mark of the fence, before anybody is told that the lock is held. So the
+	// former holder is cut off also while no client comes, and a lock service that has lost its history is found out here.
+	Raise       func(context.Context, tokens.Item) *tokens.Error
 	WhenNotHeld WhenNotHeld
 	Wait        time.Duration
 	Log         *zap.Logger
@@ -38,6 +41,7 @@ type Holder struct {
 	cfg    Config
 	stop   context.CancelFunc
 	ctx    context.Context
+	begin  sync.Once
 	ended  chan struct{}
 	client *lockclient.Client // of run
 
@@ -47,7 +51,7 @@ type Holder struct {
 	read    context.CancelFunc
 	changed chan struct{} // closed and replaced when current becomes another
 	leader  lockclient.Leader
-	err     error // why the lock service could not be asked, nil since it could
+	err     error // why the lock could not be taken, nil since it was
 }
 
 type tenure struct {
@@ -65,13 +69,14 @@ func New(cfg Config) *Holder {
 }
 
 // Start begins to stand for the lock.
-func (h *Holder) Start() { go h.run() }
+func (h *Holder) Start() { h.begin.Do(func() { go h.run() }) }
 
 // Close gives the lock up, if it is held, and waits until that is done. Sessions of the tenure should have ended before:
 // those that are left are cut off.
 // It may be called more than once.
 func (h *Holder) Close() {
 	h.stop()
+	h.begin.Do(func() { close(h.ended) }) // never started: a listener could not be opened
 	<-h.ended
 }
 
@@ -120,6 +125,10 @@ func (h *Holder) stand() error {
 	if err != nil {
 		return err
 	}
+	if err := h.raise(lease); err != nil {
+		lease.Release(context.Background())
+		return err
+	}
 	h.took(lease)
 	select {
 	case <-lease.Context().Done():
@@ -128,6 +137,19 @@ func (h *Holder) stand() error {
 	h.lost(lease)
 	lease.Release(context.Background()) // bounded by the client's release timeout
 	return lease.Err()
+}
+
+// raise has the error of the lease when that was lost meanwhile.
+func (h *Holder) raise(l *lockclient.Lease) error {
+	f := l.Fence()
+	e := h.cfg.Raise(l.Context(), tokens.Item{Fence: f.Lock, Token: f.Token})
+	if lost := l.Err(); lost != nil {
+		return lost
+	}
+	if e == nil {
+		return nil
+	}
+	return &raiseError{f.Token, e}
 }
 
 func (h *Holder) took(l *lockclient.Lease) {
@@ -173,7 +195,7 @@ func (h *Holder) failed(err error) {
 	h.mu.Lock()
 	h.err = err
 	h.mu.Unlock()
-	h.cfg.Log.Error("cannot take the lock", zap.String("lock", h.cfg.Lock), zap.Error(err))
+	h.cfg.Log.Error("cannot take the lock", zap.String("lock", h.cfg.Lock), zap.String("problem", problem(err)), zap.Error(err))
 }
 
 // Fenced implements relay.Holder: the lease is lost, whatever the lock service thinks.

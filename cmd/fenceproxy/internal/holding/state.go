@@ -14,7 +14,7 @@ type State struct {
 	Holder     string     `json:"holder,omitempty"` // who holds it, as far as is known
 	Since      *time.Time `json:"since,omitempty"`  // of this instance's tenure
 	ValidUntil *time.Time `json:"valid_until,omitempty"`
-	Problem    string     `json:"problem,omitempty"` // the lock service could not be asked
+	Problem    string     `json:"problem,omitempty"` // why the lock cannot be taken
 }
 
 // State is how things stand now.
@@ -31,7 +31,7 @@ func (h *Holder) State() State {
 		until := c.lease.ValidUntil()
 		s.Since, s.ValidUntil = &c.since, &until
 	} else if h.err != nil {
-		s.Problem = "the lock service cannot be asked"
+		s.Problem = problem(h.err)
 	}
 	return s
 }
