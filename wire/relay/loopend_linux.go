@@ -95,17 +95,14 @@ func (s *looped) leave(e ending) {
 func (s *looped) farewell(e *ending) {
 	client, server := newSocketFile(s.client.fd), newSocketFile(s.server.fd)
 	defer client.Close()
-	defer s.parted()
-	defer server.Close()
-	if e.cut {
-		return
-	}
 	if e.goodbye {
 		server.SetWriteDeadline(time.Now().Add(lingerTime))
 		server.Write(e.toServer)
 	}
-	server.Close()
-	s.parted()
+	outlast(s.life, server, s.parted)
+	if e.cut {
+		return
+	}
 	if len(e.toClient) > 0 {
 		client.SetWriteDeadline(time.Now().Add(lingerTime))
 		client.Write(e.toClient)

@@ -24,7 +24,7 @@ func (s *Server) drive(ses *session, client, server net.Conn) runner {
 			l.sessions.Add(-1)
 		}
 	}
-	return newPumps(ses, client, server)
+	return newPumps(ses, client, &lasting{Conn: server, ctx: ses.life, parted: ses.parted})
 }
 
 // bare is the socket that c is, or nil if there is more to it: TLS, or something that was read already.

@@ -38,7 +38,7 @@ func (s *Server) enroll(start *wire.Startup, pooled bool) *Config {
 	return cfg
 }
 
-// discharge: a session that was enrolled is over, or has not come about.
+// discharge: a session that was enrolled is over, at the server too.
 func (s *Server) discharge(cfg *Config) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

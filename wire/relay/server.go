@@ -169,7 +169,12 @@ func (s *Server) serve(client net.Conn, pooled bool) {
 		turnAway(l.Conn, unreachable(err))
 		return
 	}
-	defer server.Close()
+	begun := false
+	defer func() {
+		if !begun { // else it is the session's, and may outlast it
+			server.Close()
+		}
+	}()
 	if s.cfg.Verifiers == nil {
 		refusal = s.sameCertificate(l, server)
 	} else {
@@ -182,12 +187,12 @@ func (s *Server) serve(client net.Conn, pooled bool) {
 		return
 	}
 	cfg := s.enroll(&start, pooled)
-	defer s.discharge(cfg)
 	l.SetDeadline(time.Time{})
 	server.SetDeadline(time.Time{})
 
 	stranger = false
 	s.strangers.leave()
+	begun = true
 	s.session(l, server, cfg, &start, deadline, tenure)
 }
 

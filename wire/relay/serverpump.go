@@ -20,7 +20,6 @@ type serverPump struct {
 func (s *pumps) serverPump() {
 	defer s.work.Done()
 	defer func() {
-		s.parted()
 		close(s.gone)
 		s.wake()
 	}()

@@ -41,9 +41,10 @@ type session struct {
 	work      sync.WaitGroup // goroutines of the session
 	engine    machine
 	idle      IdleLimits
-	reason    atomic.Uint32 // EndReason, the first one stays
-	parted    func()        // called once, when nothing of the session is left at the server
-	toServer  atomic.Int64  // bytes
+	reason    atomic.Uint32   // EndReason, the first one stays
+	parted    func()          // called when nothing of the session is left at the server; may be called again
+	life      context.Context // of what may outlast the session
+	toServer  atomic.Int64    // bytes
 	toClient  atomic.Int64
 }
 
