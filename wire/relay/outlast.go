@@ -43,6 +43,14 @@ type lasting struct {
 }
 
 func (c *lasting) Read(b []byte) (int, error) {
+	n, err := c.read(b)
+	if errors.Is(err, io.EOF) {
+		c.parted() // not while reading: it takes the server's lock, and who has that may wait in Close for the reader
+	}
+	return n, err
+}
+
+func (c *lasting) read(b []byte) (int, error) {
 	c.reading.Lock()
 	defer c.reading.Unlock()
 	if c.closed.Load() {
@@ -51,9 +59,6 @@ func (c *lasting) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
 	if c.closed.Load() {
 		return 0, net.ErrClosed
-	}
-	if errors.Is(err, io.EOF) {
-		c.parted()
 	}
 	return n, err
 }
