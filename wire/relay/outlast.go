@@ -45,7 +45,7 @@ type lasting struct {
 func (c *lasting) Read(b []byte) (int, error) {
 	n, err := c.read(b)
 	if errors.Is(err, io.EOF) {
-		c.parted() // not while reading: it takes the server's lock, and who has that may wait in Close for the reader
+		c.parted()
 	}
 	return n, err
 }
@@ -75,18 +75,23 @@ func (c *lasting) CloseWrite() error {
 	return nil
 }
 
+// Close does not wait, for the reader neither.
 func (c *lasting) Close() error {
 	c.once.Do(func() {
 		c.closed.Store(true)
 		c.Conn.SetDeadline(time.Unix(1, 0))
-		c.reading.Lock() // the reader has left
-		defer c.reading.Unlock()
-		under := c.Conn
-		if t, ok := under.(*tls.Conn); ok {
-			under = t.NetConn() // what the server says does not matter any more
-		}
-		under.SetWriteDeadline(time.Time{})
-		outlast(c.ctx, under, c.parted)
+		go c.leave()
 	})
 	return nil
+}
+
+func (c *lasting) leave() {
+	c.reading.Lock() // the reader has left
+	defer c.reading.Unlock()
+	under := c.Conn
+	if t, ok := under.(*tls.Conn); ok {
+		under = t.NetConn() // what the server says does not matter any more
+	}
+	under.SetWriteDeadline(time.Time{})
+	outlast(c.ctx, under, c.parted)
 }
