@@ -44,6 +44,7 @@ func (p *proxy) raiseHeld(ctx context.Context, item tokens.Item) *tokens.Error {
 	if err != nil {
 		return &tokens.Error{Code: tokens.CodeUnavailable, Fence: item.Fence, Message: err.Error()}
 	}
+	p.control.Forget(control.Database) // the answer must be the database's
 	who := tokens.Session{Database: control.Database, User: control.User, Application: "fenceproxy serve --hold"}
 	_, e := (&announcer{Announcer: a, bare: s.config.BareFence(), fresh: s.fresh, inForce: s.inForce}).Announce(ctx, who, tokens.List{item})
 	return e

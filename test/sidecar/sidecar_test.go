@@ -310,3 +310,28 @@ func TestRaisedByOperator(t *testing.T) {
 	}
 	poll(t, "another tenure", func() bool { s := holder(t, side); return s.Holding && s.Token != before })
 }
+
+// A client that assigns a token by ways that nobody sees harms itself only. Mutant: Fenced does not ask the database.
+func TestClientCannotEndTheTenure(t *testing.T) {
+	p := newPlace(t)
+	p.backend = p.c.DSN(p.db, "postgres") + "&ttl=" + ttl.String()
+	side := p.sidecar()
+	waitHolding(t, side)
+	good, bad := connect(t, side, p.db), connect(t, side, p.db)
+	token := holder(t, side).Token
+	for range 5 {
+		if _, err := bad.Exec(ctx, "SELECT set_config('fence.' || 'token', 'acct=0.1', false)", pgx.QueryExecModeSimpleProtocol); err != nil {
+			t.Skipf("the proxy sees it: %v", err)
+		}
+		if err := pay(bad); code(err) != "ZF001" {
+			t.Fatalf("under a token of its own: %v", err)
+		}
+	}
+	poll(t, "rejections seen", func() bool { return strings.Contains(side.Log(), "ZF001") })
+	if err := pay(good); err != nil {
+		t.Errorf("another client: %v", err)
+	}
+	if s := holder(t, side); !s.Holding || s.Token != token {
+		t.Errorf("the tenure was ended: %+v, was %s", s, token)
+	}
+}

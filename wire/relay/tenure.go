@@ -65,7 +65,8 @@ func (t *Tenure) follow(r runner, log *zap.Logger) (unfollow func() bool) {
 	})
 }
 
-// tenureRecorder passes on what says that the tenure is over. The client cannot assign a token, so a stale one is ours.
+// tenureRecorder passes on what may say that the tenure is over. The client's assignments of a token are refused, so a stale
+// one is nearly always ours.
 type tenureRecorder struct {
 	Recorder
 	holder Holder

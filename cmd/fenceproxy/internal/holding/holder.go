@@ -56,8 +56,9 @@ type Holder struct {
 
 type tenure struct {
 	relay.Tenure
-	lease *lockclient.Lease
-	since time.Time
+	lease  *lockclient.Lease
+	since  time.Time
+	asking bool // whether the database still takes its token
 }
 
 // New makes a holder that does nothing yet.
@@ -198,12 +199,23 @@ func (h *Holder) failed(err error) {
 	h.cfg.Log.Error("cannot take the lock", zap.String("lock", h.cfg.Lock), zap.String("problem", problem(err)), zap.Error(err))
 }
 
-// Fenced implements relay.Holder: the lease is lost, whatever the lock service thinks.
+// Fenced implements relay.Holder: if the database says so too, the lease is lost, whatever the lock service thinks.
 func (h *Holder) Fenced(t *relay.Tenure) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.current != nil && &h.current.Tenure == t {
-		l := h.current.lease
-		go l.MarkLost(errors.New("the database has a higher token"))
+	c := h.current
+	if c == nil || &c.Tenure != t || c.asking {
+		return
 	}
+	c.asking = true
+	go func() {
+		// A client can assign a token by ways that nobody sees, so the database is asked about ours.
+		f := c.lease.Fence()
+		if e := h.cfg.Raise(c.lease.Context(), tokens.Item{Fence: f.Lock, Token: f.Token}); e != nil && e.Code == tokens.CodeStale {
+			c.lease.MarkLost(errors.New("the database has a higher token"))
+		}
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		c.asking = false
+	}()
 }
