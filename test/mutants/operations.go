@@ -15,7 +15,7 @@ func init() {
 		mutant{
 			name: "reload: a new fence's tokens wait for them",
 			file: "cmd/fenceproxy/snapshot.go",
-			old:  "		if !a.fresh[fence] {\n",
+			old:  "		if !a.isFresh(fence) {\n",
 			new:  "		if len(fence) >= 0 {\n",
 			pkg:  commands, tests: "TestReloadAddsAFence",
 		},
