@@ -2,6 +2,7 @@ package relay
 
 import (
 	"context"
+	"time"
 
 	"github.com/fenceproxy/fenceproxy/tokens"
 )
@@ -38,9 +39,24 @@ func (s *session) raise(ctx context.Context, about tokens.Session, l tokens.List
 func (s *pumps) abandonAnnounce() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if !s.left {
+		time.AfterFunc(leftTime, s.abandonHeld)
+	}
 	s.left = true
 	if s.announces != nil {
 		s.announces()
+	}
+}
+
+// abandonHeld: the client has gone, and the server does not answer what the engine waits for. What the client has sent
+// behind that is not carried out any more.
+func (s *pumps) abandonHeld() {
+	s.mu.Lock()
+	held := s.paused
+	s.mu.Unlock()
+	if held && s.ctx.Err() == nil {
+		s.closed(EndClient)
+		s.closeBoth()
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"io"
 	"net"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -285,10 +286,26 @@ func (s *looped) announce(l tokens.List, about tokens.Session) {
 
 // abandonAnnounce: nobody waits for the raise any more. It goes on without the session.
 func (s *looped) abandonAnnounce() {
+	if !s.left {
+		time.AfterFunc(leftTime, func() { s.post(s.abandonHeld) })
+	}
 	s.left = true
 	if s.announces != nil {
 		s.announces()
 	}
+}
+
+// abandonHeld: the client has gone, and the server does not answer what the engine waits for. What the client has sent
+// behind that is not carried out any more.
+func (s *looped) abandonHeld() {
+	if !s.held || s.dropping {
+		return
+	}
+	s.closed(EndClient, s.engine.Ready())
+	s.rest = nil
+	unix.Shutdown(s.server.fd, unix.SHUT_WR)
+	s.dropping = true
+	s.settle()
 }
 
 func (s *looped) announced(marks []tokens.Mark, err *tokens.Error) {

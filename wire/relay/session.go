@@ -95,6 +95,9 @@ type stop struct {
 	urgent bool        // the session may be in the middle of something: the server connection is cut, not ended
 }
 
+// leftTime is how long what a client has sent is held back for the server after the client has gone.
+const leftTime = 5 * time.Second
+
 // stopTime is how long a stopped session may take to say its last words before both connections are closed.
 const stopTime = 3 * time.Second
 
