@@ -286,7 +286,13 @@ func (c *Cluster) Stop() {
 func (c *Cluster) Restart(t testing.TB) {
 	t.Helper()
 	c.Stop()
-	if err := c.start(); err != nil {
+	err := c.start()
+	// A backend that was killed may be seen as gone a moment before the kernel has let go of its shared memory.
+	for try := 0; err != nil && try < 50 && strings.Contains(c.LogTail(400), "pre-existing shared memory block"); try++ {
+		time.Sleep(100 * time.Millisecond)
+		err = c.start()
+	}
+	if err != nil {
 		t.Fatalf("pgtest: restart: %v\n%s", err, c.LogTail(4000))
 	}
 }
