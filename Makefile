@@ -25,9 +25,9 @@ unit: tools
 	$(GO) test -timeout 10m ./rewrite
 	$(GO) test -race -timeout 10m -run 'Concurrent|Cache' ./rewrite
 
-# -count=1: the cache does not know that these tests build and start the proxy.
+# -count=1: the cache does not know that these tests build and start the proxy. Two packages at a time: they mostly wait.
 integration: tools driver-tools
-	$(GO) test -count=1 -p 1 -timeout 10m ./test/...
+	$(GO) test -count=1 -p 2 -timeout 10m ./test/...
 
 # Real drivers through the proxy, each check listed, and ten minutes of sqlsmith: go test does fifteen seconds of it.
 test-drivers: tools driver-tools
@@ -99,7 +99,7 @@ torture: tools
 	$(GO) test ./test/torture -count=1 -timeout 30m -run TestTorture -v -torture.time=10m $(TORTUREFLAGS)
 
 # Three sidecars beside three writers, killed and frozen at random for ten minutes, half of them with each lock service: who
-# writes when by the database's own record, and how long hand-overs take. go test does 20 s of each.
+# writes when by the database's own record, and how long hand-overs take. go test does 10 s of each.
 soak-sidecar: tools
 	$(GO) test ./test/sidecar -count=1 -timeout 30m -run TestSoak -v -soak.time=5m -soak.bound=3s $(SOAKFLAGS)
 

@@ -8,7 +8,7 @@ import (
 )
 
 var (
-	soakTime  = flag.Duration("soak.time", 20*time.Second, "how long sidecars and writers are hurt, for each lock service")
+	soakTime  = flag.Duration("soak.time", 10*time.Second, "how long sidecars and writers are hurt, for each lock service")
 	soakBound = flag.Duration("soak.bound", 15*time.Second, "most that a hand-over may take; make soak-sidecar demands TTL + 1 s")
 	soakSeed  = flag.Uint64("soak.seed", 1, "chooses the faults")
 )
