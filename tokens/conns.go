@@ -131,7 +131,11 @@ func (p *pool) get(ctx context.Context) (*conn, error) {
 }
 
 func (p *pool) put(c *conn) {
-	if c.IsClosed() || c.PgConn().TxStatus() != 'I' {
+	if c.IsClosed() { // the others lead to the same server, and may not know yet
+		p.drop()
+		return
+	}
+	if c.PgConn().TxStatus() != 'I' {
 		p.discard(c)
 		return
 	}
@@ -168,8 +172,16 @@ func (p *pool) discard(c *conn) {
 
 func (p *pool) close() {
 	p.mu.Lock()
+	p.closed = true
+	p.mu.Unlock()
+	p.drop()
+}
+
+// drop closes what is idle.
+func (p *pool) drop() {
+	p.mu.Lock()
 	idle := p.idle
-	p.idle, p.closed = nil, true
+	p.idle = nil
 	p.mu.Unlock()
 	for _, c := range idle {
 		c.expiry.Stop()

@@ -3,6 +3,7 @@ package tokens
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -445,5 +446,35 @@ func TestAnnouncersShareAControlUnderTheirOwnPolicies(t *testing.T) {
 	}
 	if _, err := c.Under(Policy{Fences: []string{"a"}, Bare: "b"}); err == nil {
 		t.Error("a bare token for a fence that is none of the policy's")
+	}
+}
+
+// A server that failed over leaves broken connections idle, and more of them than a raise tries again. Trusted ones, for
+// they were used a moment ago. Mutant "one broken connection takes none with it": ZF005.
+func TestAnnounceOverBrokenConnections(t *testing.T) {
+	w := newWorld(t)
+	f, g := w.fence(33), w.fence(33)
+	c, _, _ := w.control([]string{f, g})
+	d := c.database(w.db)
+	admin := w.c.Connect(t, w.db, "postgres")
+	for i, raw := range []string{f + "=34", f + "=35," + g + "=35"} {
+		var idle []*conn
+		for range maxIdle {
+			conn, err := d.conns.get(ctx)
+			if err != nil {
+				t.Fatal(err)
+			}
+			idle = append(idle, conn)
+		}
+		for _, conn := range idle {
+			d.conns.put(conn)
+		}
+		for _, conn := range idle {
+			if _, err := admin.Exec(ctx, "SELECT pg_terminate_backend($1, 5000)", conn.PgConn().PID()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		expect(t, raw, w.announce(c, raw), "ok")
+		expect(t, "mark", w.mark(f), "ok:"+strconv.Itoa(34+i))
 	}
 }

@@ -53,33 +53,46 @@ func (d *database) remember(m Mark, systemID string) {
 // firstLook reads the marks before anything is raised, so that a list with a stale token raises none of its others,
 // and a role that may not announce can still present a token that is the mark.
 func (d *database) firstLook(ctx context.Context, s Session, wanted []target, mayAnnounce bool) *Error {
+	for attempt := 0; ; attempt++ {
+		refusal, fence, err := d.look(ctx, s, wanted, mayAnnounce)
+		switch {
+		case err == nil:
+			return refusal
+		case attempt == maxRepeats || ctx.Err() != nil || !worthRepeating(err):
+			return d.unavailable(fence, err)
+		}
+	}
+}
+
+// look is one attempt of firstLook. An error says nothing of the tokens; fence is the one that it was met at.
+func (d *database) look(ctx context.Context, s Session, wanted []target, mayAnnounce bool) (refusal *Error, fence string, err error) {
 	conn, err := d.conns.get(ctx)
 	if err != nil {
-		return d.unavailable(wanted[0].fence, err)
+		return nil, wanted[0].fence, err
 	}
 	defer d.conns.put(conn)
 	if err := conn.sameServer(s, wanted[0].fence); err != nil {
-		return err
+		return err, "", nil
 	}
 	for _, w := range wanted {
 		m, since, holder, err := readMark(ctx, conn, w.fence)
 		if err != nil {
-			return d.unavailable(w.fence, err)
+			return nil, w.fence, err
 		}
 		if m.ID != 0 {
 			d.control.cfg.Known.Observe(d.name, m)
 		}
 		switch order := w.token.Compare(m.Token); {
 		case m.ID != 0 && order < 0:
-			return staleSince(w.fence, w.token, m.Token, since, holder)
+			return staleSince(w.fence, w.token, m.Token, since, holder), "", nil
 		case m.ID != 0 && order == 0:
 		case !mayAnnounce:
 			return &Error{Code: CodeMalformed, Fence: w.fence,
 				Message: "role " + quote(s.User) + " may not announce a token for fence " + quote(w.fence),
-				Hint:    "announce.roles names the roles that may; others can only present a token that is the mark already."}
+				Hint:    "announce.roles names the roles that may; others can only present a token that is the mark already."}, "", nil
 		}
 	}
-	return nil
+	return nil, "", nil
 }
 
 func readMark(ctx context.Context, conn *conn, fence string) (m Mark, since, holder string, err error) {

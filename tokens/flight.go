@@ -146,12 +146,16 @@ func (f *flight) raise() (o outcome) {
 				return o
 			}
 		}
-		if attempt == 3 || ctx.Err() != nil || !worthRepeating(err) {
+		if attempt == maxRepeats || ctx.Err() != nil || !worthRepeating(err) {
 			o.err = d.unavailable(f.want.fence, err)
 			return o
 		}
 	}
 }
+
+// maxRepeats of what is done over a control connection that turns out to be broken: one for each that may lie idle would be
+// enough, but for what goes wrong meanwhile.
+const maxRepeats = 3
 
 // worthRepeating: the connection broke or was ended, the statement was cancelled, or lost a deadlock to a DBA's own
 // UPDATE of the mark.

@@ -53,5 +53,12 @@ func init() {
 			new:  ".Scan(&c.inRecovery) == nil {",
 			pkg:  "tokens", tests: "TestControlFollowsThePrimary",
 		},
+		mutant{
+			name: "failover: one broken control connection takes the idle ones with it",
+			file: "tokens/conns.go",
+			old:  "	if c.IsClosed() { // the",
+			new:  "	if c.IsClosed() && p.closed { // the",
+			pkg:  "tokens", tests: "TestAnnounceOverBrokenConnections",
+		},
 	)
 }
