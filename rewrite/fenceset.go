@@ -18,6 +18,9 @@ func newFenceSet(fences ...int) FenceSet {
 	return FenceSet{words}
 }
 
+// OneFence returns the set of the fence with index i.
+func OneFence(i int) FenceSet { return newFenceSet(i) }
+
 // Has reports whether the fence with index i is in the set.
 func (s FenceSet) Has(i int) bool {
 	return i >= 0 && i/64 < len(s.words) && s.words[i/64]&(1<<(i%64)) != 0

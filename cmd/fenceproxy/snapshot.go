@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"reflect"
 	"slices"
 
@@ -25,9 +24,6 @@ type snapshot struct {
 
 // first is the snapshot that a process begins with.
 func (p *proxy) first(c *config.Config) (*snapshot, error) {
-	if err := servable(c); err != nil {
-		return nil, err
-	}
 	analyzer, err := rewrite.New(c.Rewrite())
 	if err != nil {
 		return nil, err
@@ -39,21 +35,8 @@ func (p *proxy) first(c *config.Config) (*snapshot, error) {
 	return s, p.addAnnouncer(s)
 }
 
-// servable: sessions do not know row tokens and patterns yet, and must not pass for checked.
-func servable(c *config.Config) error {
-	for _, f := range c.Fences {
-		if f.RowToken != "" || tokens.IsPattern(f.Name) {
-			return fmt.Errorf("fence %s: serve cannot hold row tokens and patterns yet", f.Name)
-		}
-	}
-	return nil
-}
-
 // next is the snapshot of c behind s. retire: it gets a generation of its own, because sessions of s must end.
 func (p *proxy) next(s *snapshot, c *config.Config, retire bool) (*snapshot, error) {
-	if err := servable(c); err != nil {
-		return nil, err
-	}
 	n := &snapshot{config: c, analyzer: s.analyzer, inForce: s.inForce, fresh: s.fresh, retired: s.retired}
 	if !reflect.DeepEqual(c.Rewrite(), s.config.Rewrite()) {
 		analyzer, err := rewrite.New(c.Rewrite())

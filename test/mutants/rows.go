@@ -7,6 +7,26 @@ func init() { mutants = append(mutants, rowMutants...) }
 // rowMutants are the safeguards of row tokens.
 var rowMutants = []mutant{
 	{
+		name: "rows: the engine sends the spliced text",
+		file: "wire/relay/splice.go",
+		old:  "	return p.Spliced() && e.enforcing()",
+		new:  "	return false && e.enforcing()",
+		pkg:  e2e, tests: "TestRowTokens",
+	},
+	{
+		name: "rows: new rows of a named token are guarded",
+		file: "wire/relay/guard.go",
+		old:  "			d.rows = d.rows.Union(st.NewRows)\n",
+		pkg:  e2e, tests: "TestRowTokensOfPatterns",
+	},
+	{
+		name: "rows: what EXECUTE runs may be refused",
+		file: "wire/relay/refuse.go",
+		old:  "		if r := e.refusalOfRun(st); r != nil {",
+		new:  "		if r := e.refusalOfRun(st); false && r != nil {",
+		pkg:  e2e, tests: "TestRowTokensRe",
+	},
+	{
 		name: "rows: reject compares the row's token",
 		file: "tokens/schema/*.sql",
 		old:  "  IF row_value OPERATOR(pg_catalog.>) token THEN\n",

@@ -147,9 +147,11 @@ func (e *Engine) clientMessage(typ byte, b []byte, size int) error {
 		ok = e.clientBind(body, len(b) == size)
 		e.open = true
 	case wire.FrontendDescribe:
+		var target byte
 		var name []byte
-		if _, name, ok = wire.DecodeDescribe(body); ok && !(e.enforcing() && e.refuseName(name)) {
-			e.slots.push().kind = slotDescribe
+		if target, name, ok = wire.DecodeDescribe(body); ok && !(e.enforcing() && e.refuseName(name)) {
+			s := e.slots.push()
+			s.kind, s.spliced = slotDescribe, e.ofDescribed(target, name)
 		}
 		e.open = true
 	case wire.FrontendClose:
@@ -196,7 +198,8 @@ func (e *Engine) clientParse(body []byte) bool {
 	if e.enforcing() && e.refuseName(m.Name) {
 		return true
 	}
-	plan := e.analyze(m.SQL).Plan
+	a := e.analyze(m.SQL)
+	plan := a.Plan
 	if plan.Effect == rewrite.EffectUnknown && e.lexing.until > 0 && e.syncs > 0 && !e.copyIn && e.enforcing() {
 		e.act.pause = pauseQuiet // it may be readable once the settings are known
 		return true
@@ -204,10 +207,23 @@ func (e *Engine) clientParse(body []byte) bool {
 	if e.mustAsk(plan) {
 		return true
 	}
+	v := verdict{plan: plan}
+	if e.splices(plan) {
+		if r := e.foreignSplice(plan); r != nil {
+			e.about = shapeOf(plan)
+			e.poisonExtended(*r)
+			return true
+		}
+		if e.act.pause != pauseNone {
+			return true
+		}
+		at := len(m.Name) + 1
+		v.spliced = e.spliceMessage(wire.FrontendParse, a, body[:at], m.SQL, body[at+len(m.SQL):])
+	}
 	s := e.names.makeStatement(m.Name)
-	s.define(verdict{plan: plan}, e.segment)
+	s.define(v, e.segment)
 	slot := e.slots.push()
-	slot.kind, slot.statement = slotParse, s
+	slot.kind, slot.statement, slot.spliced = slotParse, s, v.spliced
 	return true
 }
 
@@ -235,7 +251,7 @@ func (e *Engine) clientBind(body []byte, whole bool) bool {
 	p := e.names.makePortal(portalName)
 	p.define(v, e.segment)
 	slot := e.slots.push()
-	slot.kind, slot.portal = slotBind, p
+	slot.kind, slot.portal, slot.spliced = slotBind, p, v.spliced
 	return true
 }
 
@@ -361,7 +377,7 @@ func (e *Engine) executeWithCare(v verdict) bool {
 	}
 	v.each(e.countStatements)
 	slot := e.slots.push()
-	slot.kind = slotExecute
+	slot.kind, slot.spliced = slotExecute, v.spliced
 	e.sent(slot, v)
 	return true
 }
@@ -369,6 +385,6 @@ func (e *Engine) executeWithCare(v verdict) bool {
 func (e *Engine) countStatements(p *rewrite.Plan) {
 	for i := range p.Statements {
 		st := &p.Statements[i]
-		e.rec.Statement(st.Verb, st.Effect, !st.Fences.Empty())
+		e.rec.Statement(st.Verb, st.Effect, !st.Fences.Empty() || !st.RowFences.Empty() || !st.NewRows.Empty())
 	}
 }

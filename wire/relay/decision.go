@@ -34,7 +34,7 @@ func (e *Engine) decide(v Verdict, d *demand) {
 	if e.start.Decider == nil {
 		return
 	}
-	e.start.Decider.Decided(Decision{Verdict: v, Fences: e.fenceNames(d.fences), Token: e.token.guess.raw, Shape: d.shape, About: e.start})
+	e.start.Decider.Decided(Decision{Verdict: v, Fences: e.fenceNames(d.fences.Union(d.rows)), Token: e.token.guess.raw, Shape: d.shape, About: e.start})
 }
 
 // rejected counts a refusal. shape is that of the text that is refused.

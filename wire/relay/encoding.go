@@ -36,6 +36,10 @@ func (e *Engine) analyzeBytewise(sql []byte, s rewrite.Settings) rewrite.Analysi
 		e.starts = append(e.starts, int32(at))
 	}
 	a.Starts = e.starts
+	if len(a.Patches) > 0 {
+		e.patches = mapBack(a.Patches, sql, e.patches[:0], len(e.transcoded))
+		a.Patches = e.patches
+	}
 	if cap(e.transcoded) > maxKept {
 		e.transcoded = nil
 	}

@@ -81,7 +81,8 @@ type Engine struct {
 	token    tokenState
 	doubt    doubts
 	reserved reservedSet
-	marks    []tokens.Mark // by fence; Name "" when unknown
+	marks    []tokens.Mark // by fence; Name "" when unknown; of a pattern that of the last name announced
+	patterns bool          // some fence is a pattern
 	fasts    []fastGuard   // by fence
 	runs     runPool
 
@@ -93,6 +94,7 @@ type Engine struct {
 	bytewise    bool   // it is not UTF8
 	transcoded  []byte
 	starts      []int32
+	patches     []rewrite.Patch
 
 	toAnnounce    tokens.List
 	toAnnounceRaw string
@@ -132,6 +134,7 @@ func NewEngine(cfg *Config, rec Recorder, start Startup) *Engine {
 	e.tx.state = wire.TxIdle
 	e.token.guess = present(start.Token)
 	e.marks = make([]tokens.Mark, len(cfg.Fences))
+	e.patterns = anyPattern(cfg.Fences)
 	return e
 }
 
@@ -188,6 +191,7 @@ func (t *transaction) boundary() {
 // heldGuards are the fences whose guard the server has confirmed in this transaction and for this token.
 type heldGuards struct {
 	fences  rewrite.FenceSet
+	rows    rewrite.FenceSet // demand.rows
 	session bool
 	epoch   uint64 // transaction.epoch
 	serial  uint64 // tokenState.serial

@@ -3,6 +3,7 @@ package relay
 import (
 	"bytes"
 
+	"github.com/fenceproxy/fenceproxy/rewrite"
 	"github.com/fenceproxy/fenceproxy/tokens"
 	"github.com/fenceproxy/fenceproxy/wire"
 )
@@ -54,6 +55,9 @@ func fatal(fields wire.ErrorFields) bool {
 }
 
 func (e *Engine) extendedFailed(s *slot, fields wire.ErrorFields) reply {
+	if s.origin == fromClient && s.spliced != nil {
+		return e.splicedFailed(s.spliced.shifts, s.kind == slotExecute, shapeOf(s.plan), fields)
+	}
 	if s.origin != injected {
 		return e.exchange(s, fields)
 	}
@@ -70,12 +74,14 @@ func (e *Engine) queryFailed(s *slot, fields wire.ErrorFields) reply {
 	switch {
 	case s.origin == injected: // the session question
 		return reply{drop: true}
+	case s.query == nil && s.spliced != nil:
+		return e.splicedFailed(s.spliced.shifts, true, s.about, fields)
 	case s.query == nil:
 		return e.exchange(s, fields)
 	case s.query.atGuard():
 		return e.guardFailed(s.query.current().guard, fields)
-	case len(s.query.inserts) > 0:
-		return e.positioned(wire.BackendErrorResponse, s.query, fields)
+	case len(s.query.shifts) > 0:
+		return e.splicedFailed(s.query.shifts, s.query.rows, shapeOf(s.query.plan), fields)
 	}
 	return reply{}
 }
@@ -93,8 +99,8 @@ func (e *Engine) exchange(s *slot, fields wire.ErrorFields) reply {
 	return reply{instead: e.smem[at:]}
 }
 
-// positioned corrects the position in an error of a string that guards were spliced into.
-func (e *Engine) positioned(typ byte, q *queryRun, fields wire.ErrorFields) reply {
+// positioned corrects the position in an error of a text that something was put into.
+func (e *Engine) positioned(typ byte, shifts []rewrite.Shift, fields wire.ErrorFields) reply {
 	text, ok := fields.Get(wire.FieldPosition)
 	if !ok {
 		return reply{}
@@ -107,7 +113,7 @@ func (e *Engine) positioned(typ byte, q *queryRun, fields wire.ErrorFields) repl
 		p = p*10 + int(c-'0')
 	}
 	edit := wire.ErrorEdit{Position: wire.DropPosition}
-	if mapped, ok := q.clientPosition(p); ok {
+	if mapped, ok := rewrite.Original(shifts, p); ok {
 		edit.Position = mapped
 	}
 	at := len(e.smem)
@@ -121,10 +127,13 @@ func (e *Engine) positioned(typ byte, q *queryRun, fields wire.ErrorFields) repl
 
 func (e *Engine) noticed(body []byte) reply {
 	s := e.slots.front()
-	if s == nil || s.query == nil {
-		return reply{}
+	switch {
+	case s != nil && s.query != nil:
+		return e.positioned(wire.BackendNoticeResponse, s.query.shifts, wire.ErrorFields(body))
+	case s != nil && s.spliced != nil:
+		return e.positioned(wire.BackendNoticeResponse, s.spliced.shifts, wire.ErrorFields(body))
 	}
-	return e.positioned(wire.BackendNoticeResponse, s.query, wire.ErrorFields(body))
+	return reply{}
 }
 
 // guardFailed passes on what a guard says about the token, and turns any other error of the guard into ZF005: the client
@@ -227,7 +236,7 @@ func (e *Engine) guardedFence(g *guardRun) string {
 	}
 	fence := ""
 	for i, name := range e.cfg.Fences {
-		if g.demand.fences.Has(i) {
+		if g.demand.fences.Has(i) || g.demand.rows.Has(i) {
 			if fence != "" {
 				return ""
 			}

@@ -19,7 +19,8 @@ import (
 const afterPipeline = 18
 
 // maybeInFront puts the guard of the current Query in front of it, if that can be done, and sends both.
-func (e *Engine) maybeInFront(p *rewrite.Plan) bool {
+func (e *Engine) maybeInFront(a rewrite.Analysis, sql []byte) bool {
+	p := a.Plan
 	st := lone(p)
 	if st == nil || st.Kind != rewrite.KindOther || st.Effect != rewrite.EffectWrite || st.MayChangeToken || st.ChangesLexing ||
 		e.serverMajor == 0 || e.serverMajor >= afterPipeline || e.cfg.Walsender {
@@ -32,17 +33,23 @@ func (e *Engine) maybeInFront(p *rewrite.Plan) bool {
 	}
 	var d demand
 	e.addStatement(&d, st)
-	if d.session || d.fences.Empty() {
+	e.unnamed(&d)
+	if d.session || d.fences.Empty() && d.rows.Empty() {
 		return false
 	}
-	fence, t, ok := e.fastFence(d.fences)
+	fence, t, ok := e.fastFence(d.fences, d.rows)
 	if !ok {
 		return false
 	}
 	e.guardInFront(e.fastGuard(fence, t), d)
 	e.countStatements(p)
 	e.sentStatement(st)
-	e.boundary(slotQuery).behindGuard = true
+	s := e.boundary(slotQuery)
+	s.behindGuard = true
+	if e.splices(p) {
+		s.spliced = e.spliceMessage(wire.FrontendQuery, a, nil, sql, []byte{0})
+		s.about = st.Shape
+	}
 	e.behindGuard = true
 	return true
 }

@@ -11,10 +11,12 @@ type demand struct {
 	fences rewrite.FenceSet // the token of each of these
 	// session: every token that the session has, because the statement may write anything.
 	session bool
-	shape   uint64 // of the statement's text
+	// rows: of these only what the session has with a name. The statement checks rows by itself, but may make new ones.
+	rows  rewrite.FenceSet
+	shape uint64 // of the statement's text
 }
 
-func (d *demand) none() bool { return !d.session && d.fences.Empty() }
+func (d *demand) none() bool { return !d.session && d.fences.Empty() && d.rows.Empty() }
 
 func (e *Engine) demandOfVerdict(v verdict) demand {
 	var d demand
@@ -62,6 +64,9 @@ func (e *Engine) addStatement(d *demand, st *rewrite.Statement) {
 			} else {
 				d.fences = d.fences.Union(st.Fences)
 			}
+		}
+		if !st.NewRows.Empty() {
+			d.rows = d.rows.Union(st.NewRows)
 		}
 	}
 }
@@ -142,11 +147,11 @@ func (e *Engine) unheld(d *demand) {
 		d.session = false
 	}
 	for i := range e.cfg.Fences {
-		if d.fences.Has(i) && !h.fences.Has(i) {
+		if d.fences.Has(i) && !h.fences.Has(i) || d.rows.Has(i) && !h.fences.Has(i) && !h.rows.Has(i) {
 			return
 		}
 	}
-	d.fences = rewrite.FenceSet{}
+	d.fences, d.rows = rewrite.FenceSet{}, rewrite.FenceSet{}
 	if d.none() {
 		e.rec.Guard(GuardSkipped)
 		e.decide(VerdictHeld, &wanted)
@@ -159,6 +164,7 @@ func (e *Engine) unheld(d *demand) {
 // (postgres.c exec_bind_message, pquery.c PortalStart), so the guard's reading step is bound only after its locking step
 // was executed. Portals are named and closed, so that the client's unnamed portal and statement survive.
 func (e *Engine) guardExecute(d *demand) {
+	e.unnamed(d)
 	e.unheld(d)
 	if d.none() {
 		return
@@ -167,22 +173,28 @@ func (e *Engine) guardExecute(d *demand) {
 	if d.session {
 		e.guardSlowly(reservedSession, demand{session: true, shape: d.shape}, GuardSession)
 	}
-	if d.fences.Empty() {
+	if d.fences.Empty() && d.rows.Empty() {
 		return
 	}
-	only := demand{fences: d.fences, shape: d.shape}
-	if f, t, ok := e.fastFence(d.fences); ok {
-		e.guardFast(f, t, only)
+	if f, t, ok := e.fastFence(d.fences, d.rows); ok {
+		e.guardFast(f, t, demand{fences: d.fences, rows: d.rows, shape: d.shape})
 		return
 	}
-	e.guardSlowly(reservedGuard, only, GuardSlow)
+	e.eachGuard(d, func(pattern int, only demand) {
+		if pattern < 0 {
+			e.guardSlowly(reservedGuard, only, GuardSlow)
+		} else {
+			e.guardPattern(pattern, only)
+		}
+	})
 }
 
-// fastFence is the single fence of s if its mark is known and equals the session's token, as far as the engine knows.
-func (e *Engine) fastFence(s rewrite.FenceSet) (fence int, t tokens.Token, ok bool) {
+// fastFence is the single fence of both sets if its mark is known and equals the session's token, as far as the engine
+// knows.
+func (e *Engine) fastFence(fences, rows rewrite.FenceSet) (fence int, t tokens.Token, ok bool) {
 	fence = -1
 	for i := range e.cfg.Fences {
-		if s.Has(i) {
+		if fences.Has(i) || rows.Has(i) {
 			if fence >= 0 {
 				return 0, t, false
 			}
@@ -192,7 +204,7 @@ func (e *Engine) fastFence(s rewrite.FenceSet) (fence int, t tokens.Token, ok bo
 	if fence < 0 || e.marks[fence].Name == "" {
 		return 0, t, false
 	}
-	t, ok = e.token.guess.list.For(e.cfg.Fences[fence], e.cfg.Bare)
+	t, ok = e.guardedToken(fence, !fences.Has(fence))
 	return fence, t, ok && t == e.marks[fence].Token
 }
 
@@ -276,6 +288,7 @@ func (e *Engine) guardPassed(g *guardRun) {
 		*h = heldGuards{epoch: g.epoch, serial: g.serial}
 	}
 	h.session = h.session || g.demand.session
+	h.rows = h.rows.Union(g.demand.rows)
 	if h.fences.Empty() {
 		h.fences = g.demand.fences
 	} else if !g.demand.fences.Empty() {

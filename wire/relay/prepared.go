@@ -11,7 +11,7 @@ func (e *Engine) prepareAhead(p *rewrite.Plan) {
 	if e.cfg.Walsender || p.Fences.Empty() || e.open || e.copyIn || e.tx.state != wire.TxIdle || e.tx.changing > 0 {
 		return
 	}
-	fence, t, ok := e.fastFence(p.Fences)
+	fence, t, ok := e.fastFence(p.Fences, rewrite.FenceSet{})
 	if !ok {
 		return
 	}

@@ -75,7 +75,7 @@ func (e *Engine) Announced(marks []tokens.Mark, err *tokens.Error, out *Output) 
 		e.announced = e.toAnnounceRaw
 		for _, m := range marks {
 			for i, name := range e.cfg.Fences {
-				if name == m.Name {
+				if tokens.Matches(name, m.Name) {
 					e.marks[i] = m
 				}
 			}

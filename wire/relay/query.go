@@ -8,10 +8,11 @@ import (
 
 // queryRun follows the results of one Query through its statements.
 type queryRun struct {
-	plan    *rewrite.Plan
-	steps   []step
-	next    int // index in steps of the result that comes next
-	inserts []insert
+	plan   *rewrite.Plan
+	steps  []step
+	next   int             // index in steps of the result that comes next
+	shifts []rewrite.Shift // where the text that the server gets is not the client's
+	rows   bool            // row tokens were put in
 }
 
 // step is one result of a Query: that of a client's statement, or of a guard in front of one.
@@ -25,12 +26,12 @@ type step struct {
 	changesTx bool
 }
 
-// insert is a piece of SQL put into a Query, in characters of the text that the server gets.
-type insert struct{ at, length int }
-
 func (q *queryRun) reset() {
 	clear(q.steps)
-	*q = queryRun{steps: q.steps[:0], inserts: q.inserts[:0]}
+	if cap(q.shifts) > maxPooled { // of a long list of rows
+		q.shifts = nil
+	}
+	*q = queryRun{steps: q.steps[:0], shifts: q.shifts[:0]}
 }
 
 // current is the step whose result comes next, nil behind the last.
@@ -39,20 +40,6 @@ func (q *queryRun) current() *step {
 		return nil
 	}
 	return &q.steps[q.next]
-}
-
-// clientPosition maps an error position of the server's text to the client's text. ok is false inside an insert.
-func (q *queryRun) clientPosition(p int) (mapped int, ok bool) {
-	shift := 0
-	for _, in := range q.inserts {
-		switch {
-		case p-1 >= in.at+in.length:
-			shift += in.length
-		case p-1 >= in.at:
-			return 0, false
-		}
-	}
-	return p - shift, true
 }
 
 func (e *Engine) clientQuery(body []byte) bool {
@@ -83,6 +70,15 @@ func (e *Engine) clientQuery(body []byte) bool {
 	if e.mustAsk(a.Plan) {
 		return true
 	}
+	if a.Spliced() {
+		if r := e.foreignSplice(a.Plan); r != nil {
+			e.poisonQuery(*r)
+			return true
+		}
+		if e.act.pause != pauseNone {
+			return true
+		}
+	}
 	if r := e.presentTokens(a.Plan); r != nil {
 		e.poisonQuery(*r)
 		return true
@@ -98,7 +94,7 @@ func (e *Engine) clientQuery(body []byte) bool {
 			return true
 		}
 	}
-	if e.maybeInFront(a.Plan) {
+	if e.maybeInFront(a, sql) {
 		return true
 	}
 	e.prepareAhead(a.Plan)
@@ -150,7 +146,7 @@ func (e *Engine) checkToken(raw string, local bool) *refusal {
 // stay right.
 func (e *Engine) sendQuery(a rewrite.Analysis, sql []byte) {
 	run := e.runs.query()
-	run.plan = a.Plan
+	run.plan, run.rows = a.Plan, e.splices(a.Plan)
 	slot := e.boundary(slotQuery)
 	slot.query = run
 	e.countStatements(a.Plan)
@@ -158,7 +154,26 @@ func (e *Engine) sendQuery(a rewrite.Analysis, sql []byte) {
 	e.lexing.sent = false
 	head := len(e.cmem)
 	copied := 0 // bytes of sql that are in cmem already
-	chars := 0  // and their characters, inserts included
+	chars := 0  // and their characters, with what was put in
+	begun := false
+	copyTo := func(end int) {
+		if !begun {
+			e.cmem = append(e.cmem, wire.FrontendQuery, 0, 0, 0, 0)
+			begun = true
+		}
+		if run.rows {
+			old := len(run.shifts)
+			run.shifts = a.AppendShifts(run.shifts, sql, copied, end, chars, e.charsOf)
+			for _, s := range run.shifts[old:] {
+				chars += s.Inserted - s.Dropped
+			}
+			e.cmem = a.AppendSpliced(e.cmem, sql, copied, end)
+		} else {
+			e.cmem = append(e.cmem, sql[copied:end]...)
+		}
+		chars += e.charsOf(sql[copied:end])
+		copied = end
+	}
 	for i := range a.Statements {
 		st := &a.Statements[i]
 		if st.Kind == rewrite.KindEmpty {
@@ -167,20 +182,15 @@ func (e *Engine) sendQuery(a rewrite.Analysis, sql []byte) {
 		if e.enforcing() && !(len(a.Statements) == 1 && e.tx.aborted) {
 			var d demand
 			e.addStatement(&d, st)
+			e.unnamed(&d)
 			if len(a.Statements) == 1 {
 				e.unheld(&d)
 			}
 			if !d.none() {
 				e.tx.touchedNow = true
-				if copied == 0 && len(run.inserts) == 0 {
-					e.cmem = append(e.cmem, wire.FrontendQuery, 0, 0, 0, 0)
-				}
-				start := int(a.Starts[i])
-				chars += e.charsOf(sql[copied:start])
-				e.cmem = append(e.cmem, sql[copied:start]...)
-				copied = start
+				copyTo(int(a.Starts[i]))
 				n := e.spliceGuards(run, i, d)
-				run.inserts = append(run.inserts, insert{chars, n})
+				run.shifts = append(run.shifts, rewrite.Shift{At: chars, Inserted: n})
 				chars += n
 			}
 		}
@@ -194,10 +204,11 @@ func (e *Engine) sendQuery(a rewrite.Analysis, sql []byte) {
 		slot.changesTx = true
 		e.tx.changing++
 	}
-	if len(run.inserts) == 0 {
+	if !begun && !run.rows {
 		return
 	}
-	e.cmem = append(append(e.cmem, sql[copied:]...), 0)
+	copyTo(len(sql))
+	e.cmem = append(e.cmem, 0)
 	e.act.instead = finishMessage(e.cmem[head:])
 }
 
@@ -221,9 +232,9 @@ func (e *Engine) spliceGuards(run *queryRun, statement int, d demand) int {
 		e.cmem = append(tokens.AppendGuardSession(e.cmem, e.cfg.Bare, e.tokenlessPasses()), ';')
 		run.steps = append(run.steps, step{statement: statement, injected: true, guard: e.newRun(demand{session: true, shape: d.shape})})
 	}
-	if !d.fences.Empty() {
-		only := demand{fences: d.fences, shape: d.shape}
-		switch f, t, ok := e.fastFence(d.fences); {
+	if !d.fences.Empty() || !d.rows.Empty() {
+		only := demand{fences: d.fences, rows: d.rows, shape: d.shape}
+		switch f, t, ok := e.fastFence(d.fences, d.rows); {
 		case ok && e.fastPrepared(f, t):
 			e.rec.Guard(GuardFast)
 			e.cmem = append(e.cmem, e.fastGuard(f, t).sql...)
@@ -232,8 +243,16 @@ func (e *Engine) spliceGuards(run *queryRun, statement int, d demand) int {
 			e.rec.Guard(GuardFast)
 			e.cmem = append(tokens.AppendFastGuard(e.cmem, e.marks[f], e.token.guess.raw, t, e.cfg.Bare), ';')
 		default:
-			e.rec.Guard(GuardSlow)
-			e.cmem = append(tokens.AppendGuard(e.cmem, e.fenceNames(d.fences), e.cfg.Bare), ';')
+			e.eachGuard(&d, func(pattern int, only demand) {
+				e.rec.Guard(GuardSlow)
+				if pattern < 0 {
+					e.cmem = append(tokens.AppendGuard(e.cmem, e.fenceNames(only.fences), e.cfg.Bare), ';')
+				} else {
+					e.cmem = append(tokens.AppendGuardPattern(e.cmem, e.cfg.Fences[pattern], e.cfg.Bare, only.fences.Empty()), ';')
+				}
+				run.steps = append(run.steps, step{statement: statement, injected: true, guard: e.newRun(only)})
+			})
+			return len(e.cmem) - at
 		}
 		run.steps = append(run.steps, step{statement: statement, injected: true, guard: e.newRun(only)})
 	}

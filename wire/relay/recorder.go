@@ -18,6 +18,7 @@ type By uint8
 const (
 	ByDatabase By = iota // a guard failed in PostgreSQL
 	ByProxy              // refused from the text or from memory
+	ByRow                // the statement itself failed at a row, or had no token for its rows: no word about the fence's mark
 	ByShadow             // observe mode: would have been refused
 )
 

@@ -113,6 +113,13 @@ func (e *Engine) refuseName(name []byte) bool {
 // refuseMalformed has PostgreSQL's words (pqformat.c pq_getmsgend).
 var refuseMalformed = refusal{Error: tokens.Error{Code: "08P01", Message: "invalid message format"}, by: ByProxy}
 
+var refuseForeignSplice = refusal{Error: tokens.Error{
+	Code:    tokens.CodeNotAllowed,
+	Message: "the row token cannot be added to this statement in the session's client_encoding",
+	Detail:  "Names that are not ASCII would have to be added.",
+	Hint:    "SET client_encoding = 'UTF8'.",
+}, by: ByProxy}
+
 var refuseForeignName = refusal{Error: tokens.Error{
 	Code:    tokens.CodeNotAllowed,
 	Message: "names of prepared statements and portals must be ASCII through this proxy",
@@ -137,6 +144,12 @@ func (e *Engine) refusalOf(st *rewrite.Statement) *refusal {
 	case st.Name != "" && e.reserved.ownsString(st.Name):
 		r := refuseReservedName()
 		return &r
+	case st.Kind == rewrite.KindExecute || st.Kind == rewrite.KindFetch:
+		if r := e.refusalOfRun(st); r != nil {
+			return r
+		}
+	}
+	switch {
 	case st.Name != "" && !ascii(st.Name):
 		switch st.Kind {
 		case rewrite.KindPrepare, rewrite.KindExecute, rewrite.KindDeallocate:
@@ -144,6 +157,21 @@ func (e *Engine) refusalOf(st *rewrite.Statement) *refusal {
 		}
 	}
 	return nil
+}
+
+// refusalOfRun: what EXECUTE or FETCH would run was parsed by a message of its own, and must not run.
+func (e *Engine) refusalOfRun(st *rewrite.Statement) (r *refusal) {
+	look := func(inner *rewrite.Statement) {
+		if r == nil && inner.Refuse != nil {
+			r = e.refusalOf(inner)
+		}
+	}
+	if st.Kind == rewrite.KindExecute {
+		e.executed(st, look)
+	} else {
+		e.fetched(st, look)
+	}
+	return r
 }
 
 func (e *Engine) refusalOfPlan(p *rewrite.Plan) *refusal {
@@ -177,15 +205,11 @@ func (e *Engine) knownStale(d *demand) *refusal {
 		return nil
 	}
 	for i, fence := range e.cfg.Fences {
-		if !d.fences.Has(i) {
+		if !d.fences.Has(i) && !d.rows.Has(i) {
 			continue
 		}
-		t, ok := e.token.guess.list.For(fence, e.cfg.Bare)
-		if !ok {
-			continue
-		}
-		if mark, stale := e.cfg.Known.Stale(e.session.Database, fence, t); stale {
-			return refuse(tokens.Stale(fence, t, mark))
+		if r := e.staleToken(fence, !d.fences.Has(i)); r != nil {
+			return r
 		}
 	}
 	return nil

@@ -189,7 +189,7 @@ func (e *Engine) serverLook(typ byte, size int) bool {
 		return s != nil && s.origin == injected && size <= maxRowHeld || e.splicedRow(s, size)
 	case wire.BackendNoticeResponse:
 		s := e.slots.front()
-		return s != nil && s.query != nil && len(s.query.inserts) > 0 && size <= maxErrorHeld
+		return s != nil && (s.query != nil && len(s.query.shifts) > 0 || s.spliced != nil) && size <= maxErrorHeld
 	}
 	return false
 }

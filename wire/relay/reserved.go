@@ -18,6 +18,7 @@ const (
 	reservedRead                    // second step of the fast guard
 	reservedGuard                   // slow guard
 	reservedSession                 // guard of all of the session's fences
+	reservedPattern                 // guard of a pattern, or of the session's named tokens for a fence
 	reservedCount
 )
 
@@ -63,6 +64,7 @@ func makeReservedSet(prefix string) reservedSet {
 	r.add(tokens.GuardReadSQL, oidInt4, oidText, oidText, oidInt8, oidInt8, oidText)
 	r.add(tokens.GuardSQL, oidTextArray, oidText)
 	r.add(tokens.GuardSessionSQL, oidText, oidBool)
+	r.add(tokens.GuardPatternSQL, oidText, oidText, oidBool)
 	return r
 }
 

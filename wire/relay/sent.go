@@ -57,13 +57,14 @@ func (e *Engine) prepared(st *rewrite.Statement) *statement {
 // preparedPlan is the plan of what PREPARE prepared.
 func preparedPlan(st *rewrite.Statement) *rewrite.Plan {
 	inner := rewrite.Statement{
-		Effect: st.Effect, Fences: st.Fences, MayChangeToken: st.MayChangeToken, ChangesLexing: st.ChangesLexing, Verb: "EXECUTE",
+		Effect: st.Effect, Fences: st.Fences, RowFences: st.RowFences, NewRows: st.NewRows, MayChangeToken: st.MayChangeToken, ChangesLexing: st.ChangesLexing, Verb: "EXECUTE",
 	}
 	return &rewrite.Plan{
 		Statements: []rewrite.Statement{inner},
 		Fences:     st.Fences,
 		Effect:     st.Effect,
-		Plain:      !st.MayChangeToken && !st.ChangesLexing && st.Fences.Empty() && st.Effect <= rewrite.EffectWrite,
+		Plain: !st.MayChangeToken && !st.ChangesLexing && st.Fences.Empty() && st.RowFences.Empty() && st.NewRows.Empty() &&
+			st.Effect <= rewrite.EffectWrite,
 	}
 }
 

@@ -146,16 +146,26 @@ func (e *Engine) observeStatement(st *rewrite.Statement, token presented) bool {
 	var d demand
 	e.addStatement(&d, st)
 	for i, fence := range e.cfg.Fences {
-		t, ok := token.list.For(fence, e.cfg.Bare)
-		switch {
-		case !d.fences.Has(i) && !(d.session && ok):
-			continue
-		case !ok:
-			e.wouldRefuse(tokens.CodeRequired, fence)
-			return false
+		named := token.list
+		if !tokens.IsPattern(fence) {
+			named = nil
+			if t, ok := token.list.For(fence, e.cfg.Bare); ok {
+				named = tokens.List{{Fence: fence, Token: t}}
+			}
 		}
-		if mark, known := e.cfg.Shadow.mark(e.start.Database, fence); known && t.Compare(mark) < 0 {
-			e.wouldRefuse(tokens.CodeStale, fence)
+		any := false
+		for k := range named.Named(fence) {
+			any = true
+			if !d.fences.Has(i) && !d.rows.Has(i) && !d.session {
+				continue
+			}
+			if mark, known := e.cfg.Shadow.mark(e.start.Database, named[k].Fence); known && named[k].Token.Compare(mark) < 0 {
+				e.wouldRefuse(tokens.CodeStale, fence)
+				return false
+			}
+		}
+		if !any && (d.fences.Has(i) || st.RowFences.Has(i) && (fence != e.cfg.Bare || len(token.list) == 0)) {
+			e.wouldRefuse(tokens.CodeRequired, fence)
 			return false
 		}
 	}

@@ -65,6 +65,8 @@ type slot struct {
 	guard       *guardRun
 	query       *queryRun
 	refusal     *refusal
+	about       uint64   // shape of a spliced Query
+	spliced     *spliced // what an error of the message has its position in; nil: the client's text
 }
 
 // slots is a queue of slots in the order the messages were sent. It grows with the pipeline.

@@ -75,7 +75,7 @@ type tenureRecorder struct {
 
 func (r tenureRecorder) Rejected(code, fence string, by By) {
 	r.Recorder.Rejected(code, fence, by)
-	if code == tokens.CodeStale {
+	if code == tokens.CodeStale && by != ByRow {
 		r.holder.Fenced(r.tenure)
 	}
 }

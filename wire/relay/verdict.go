@@ -10,6 +10,7 @@ type verdict struct {
 	// token is what a portal's statement assigns to fence.token, if it is certain.
 	token    string
 	hasToken bool
+	spliced  *spliced // nil: the text is the client's
 }
 
 func (v *verdict) empty() bool { return v.plan == nil }
@@ -25,6 +26,9 @@ func (v *verdict) add(w verdict) {
 	}
 	if !w.hasToken || v.token != w.token {
 		v.hasToken = false
+	}
+	if v.spliced != w.spliced {
+		v.spliced = anySplice
 	}
 	if len(w.more) == 0 && w.plan == v.plan {
 		return

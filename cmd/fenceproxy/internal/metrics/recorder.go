@@ -38,7 +38,7 @@ type verbCounters [rewrite.EffectUnknown + 1][2]atomic.Pointer[prometheus.Counte
 
 var guardNames = [relay.GuardSkipped + 1]string{"fast", "slow", "session", "skipped"}
 
-var byNames = [relay.ByShadow + 1]string{"database", "proxy", "shadow"}
+var byNames = [relay.ByShadow + 1]string{"database", "proxy", "row", "shadow"}
 
 func newRecorder(m *Metrics) *Recorder {
 	r := &Recorder{
