@@ -398,6 +398,28 @@ func TestServerCrash(t *testing.T) {
 	next.Release(ctx)
 }
 
+// Tokens that a crash takes back would be given twice, whatever the server's settings. Mutant "lock grant, lease table:
+// durable".
+func TestNoTokenTwiceAfterACrash(t *testing.T) {
+	cl := pgtest.Start(t, pgtest.WithSetting("synchronous_commit", "off"), pgtest.WithSetting("wal_writer_delay", "10s"))
+	w := newWorld(t, cl)
+	c := w.client(Config{}, lockclient.WithTTL(time.Minute))
+	for _, name := range []string{"x", "y", "z"} { // the lease of before is held still, if the crash has left it
+		before := must[*lockclient.Lease](t)(c.Lock(ctx, name)).Fence().Token
+		cl.Kill()
+		cl.Restart(t)
+		var after *lockclient.Lease
+		eventually(t, "a lock after the crash", func() bool {
+			var err error
+			after, err = c.Lock(ctx, name+"2")
+			return err == nil
+		})
+		if got := after.Fence().Token; got.Compare(before) <= 0 {
+			t.Errorf("token %v after the crash, %v was given before it", got, before)
+		}
+	}
+}
+
 // A fence that gets its first mark, and a guarded transaction, while its lock is being granted: the grant begins again
 // and waits. It must not hold up other locks meanwhile. Mutant "issue waits for the fence, in
 // the trigger": red.

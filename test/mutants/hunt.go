@@ -39,7 +39,19 @@ var hunted = []struct{ mutant, stands string }{
 	{"raise at the first write", "M7: fenced not at takeover but at the first write"},
 	{"equality passes, guard", "M9: < for <="},
 	{"durable raise", "M12: fence forgotten in a crash"},
+	{"effects on the reply: a Parse counts as soon as it is read", "a definition that the server skips hides a write"},
+	{"the guard's statements are prepared anew after something opaque", "the guard is a statement that the client has replaced"},
 	{"one guard in a thousand is left out", byHand},
+}
+
+// pinned break the guarantee too, but only where a clock, a crash or an etcd of long ago does what no run of the harness
+// makes it do. The tests that do it are let loose on these.
+var pinned = []struct{ mutant, stands string }{
+	{"lock token, etcd: the create revision, not the header's", "M8: the token of a reply's header"},
+	{"lock queue, etcd: the own key is checked when the wait is over", "M8b: the same with an etcd 3.4, whose Mutex forgets to look"},
+	{"lock grant, lease table: durable", "M13: a counter that a crash takes back"},
+	{"lock window: a renewal counts from when it was sent", "M14: the deadline counts from the reply"},
+	{"effects on the reply: what the server skipped counts", "a definition that the server skips hides a write"},
 }
 
 // planted are mutants that only the harness is for.
@@ -117,6 +129,26 @@ func hunt(root string, which *regexp.Regexp, budget time.Duration, verbose bool)
 		if verbose {
 			fmt.Println(how)
 		}
+	}
+	for _, h := range pinned {
+		if !which.MatchString(h.mutant) {
+			continue
+		}
+		m, err := find(h.mutant)
+		if err != nil {
+			return err
+		}
+		began := time.Now()
+		red, _, err := m.try(root)
+		if err != nil {
+			return fmt.Errorf("%s: %w", m.name, err)
+		}
+		if len(red) == 0 {
+			survived = append(survived, m.name)
+			fmt.Printf("SURVIVED  %-60s %s   %s\n", m.name, m.tests, h.stands)
+			continue
+		}
+		fmt.Printf("found     %-60s %6.1f s   %s (by %s in %s)\n", m.name, time.Since(began).Seconds(), h.stands, red[0], m.pkg)
 	}
 	if slowest > 0 {
 		found, how, err := torment(root, os.Environ(), max(slowest, time.Minute))

@@ -84,6 +84,16 @@ var lockMutants = []mutant{
 		pkg:  postgres, tests: "TestTakeoverWaitsForGuarded",
 	},
 	{
+		name: "lock grant, lease table: durable",
+		file: "tokens/schema/005*.sql",
+		old:  "    PERFORM set_config('synchronous_commit', 'on', true);\n",
+		new:  "    NULL;\n",
+		and: []edit{{"tokens/schema/001*.sql",
+			"    PERFORM set_config('synchronous_commit', 'on', true);\n",
+			"    NULL;\n"}},
+		pkg: postgres, tests: "TestNoTokenTwiceAfterACrash",
+	},
+	{
 		name: "lock grant, lease table: waits for guarded transactions",
 		file: "tokens/schema/005*.sql",
 		old:  "RETURN pg_try_advisory_xact_lock(1178947139, mark_id);",
