@@ -359,11 +359,13 @@ func TestI1SimpleQueryGuardsEachWrite(t *testing.T) {
 
 // A failure to prepare the guard ahead is not the client's, and costs it nothing but time.
 func TestGuardThatCannotBePreparedAhead(t *testing.T) {
-	c := newTalk(t, testConfig(t), "34")
-	c.client("Q " + writeSQL)
-	same(t, "replies", c.server("3", "E 42P01", "Z I", "T", "D 34", "C SELECT 1", "C UPDATE 1", "Z I"), "C Z(I)")
-	if got := c.client("Q " + writeSQL); !strings.HasPrefix(got, "Q(SELECT fence.guard1(") {
-		t.Errorf("next: %s", got)
+	for _, failing := range [][]string{{"E 57014"}, {"3", "E 42P01"}, {"3", "1", "E 57014"}, {"3", "1", "3", "E 57014"}} {
+		c := newTalk(t, testConfig(t), "34")
+		c.client("Q " + writeSQL)
+		same(t, fmt.Sprint(failing), c.server(append(failing, "Z I", "T", "D 34", "C SELECT 1", "C UPDATE 1", "Z I")...), "C Z(I)")
+		if got := c.client("Q " + writeSQL); !strings.Contains(got, "Q(SELECT fence.guard1(") {
+			t.Errorf("%v, next: %s", failing, got)
+		}
 	}
 }
 

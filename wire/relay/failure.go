@@ -61,7 +61,7 @@ func (e *Engine) extendedFailed(s *slot, fields wire.ErrorFields) reply {
 	if s.origin != injected {
 		return e.exchange(s, fields)
 	}
-	if s.purpose == forReserved && s.ahead {
+	if s.ahead {
 		return reply{drop: true} // the guard that needs it will say what is wrong
 	}
 	if s.purpose == forProbe {

@@ -20,8 +20,11 @@ func (e *Engine) prepareAhead(p *rewrite.Plan) {
 		return
 	}
 	for _, s := range [...]reserved{f.lock, f.read} {
+		n := e.slots.n
 		e.prepareReserved(s)
-		e.slots.at(e.slots.n - 1).ahead = true
+		for ; n < e.slots.n; n++ {
+			e.slots.at(n).ahead = true
+		}
 	}
 	at := len(e.cmem)
 	e.cmem = wire.AppendSync(e.cmem)

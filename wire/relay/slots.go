@@ -52,7 +52,7 @@ type slot struct {
 	origin      origin
 	purpose     purpose
 	reserved    reserved
-	ahead       bool   // of the Parse of a reserved statement: in a segment of its own
+	ahead       bool   // of the Close and Parse of a reserved statement: in a segment of its own
 	segment     uint64 // of a Sync, Query or FunctionCall: what it ends
 	attempt     uint64 // of the Parse of a reserved statement
 	lost        uint64 // reservedSet.lost once it was sent
