@@ -24,9 +24,12 @@ type Client struct {
 // New makes a Client. The options become the defaults of its locks; a bad one is reported by the first lock.
 func New(b Backend, opts ...Option) *Client {
 	c := &Client{backend: b, caps: b.Capabilities(), last: make(map[string]tokens.Token)}
-	c.cfg = config{ttl: max(DefaultTTL, c.caps.MinTTL), drift: DefaultDrift, release: DefaultRelease, holder: defaultHolder(), exit: os.Exit}
-	c.cfg = c.config(opts)
+	c.cfg = defaults(c.caps).with(opts)
 	return c
+}
+
+func defaults(b Capabilities) config {
+	return config{ttl: max(DefaultTTL, b.MinTTL), drift: DefaultDrift, release: DefaultRelease, holder: defaultHolder(), exit: os.Exit}
 }
 
 // Capabilities of the backend.
@@ -38,8 +41,9 @@ func (c *Client) Backend() Backend { return c.backend }
 // Close closes the backend. Leases still held are not released: they end with their window.
 func (c *Client) Close() error { return c.backend.Close() }
 
-func (c *Client) config(opts []Option) config {
-	cfg := c.cfg
+func (c *Client) config(opts []Option) config { return c.cfg.with(opts) }
+
+func (cfg config) with(opts []Option) config {
 	log := cfg.log
 	for _, o := range opts {
 		o(&cfg)

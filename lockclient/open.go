@@ -16,6 +16,8 @@ type Driver struct {
 	// Options that the URL may have, with a line of help each. An empty map: the driver judges options itself.
 	Options map[string]string
 	Open    func(ctx context.Context, a Address) (Backend, error)
+	// Check finds what is wrong with an address before anybody connects. It may read files. May be nil.
+	Check func(a Address) error
 }
 
 var (
@@ -51,9 +53,40 @@ var clientOptions = map[string]string{
 // packages imported; an unknown scheme or option is an error that lists the known ones. Options given as opts override
 // the URL's. Close the Client when it is no longer needed.
 func Open(ctx context.Context, url string, opts ...Option) (*Client, error) {
-	a, err := ParseAddress(url)
+	a, d, own, err := resolve(url)
 	if err != nil {
 		return nil, err
+	}
+	b, err := d.Open(ctx, a)
+	if err != nil {
+		return nil, err
+	}
+	c := New(b, append(own, opts...)...)
+	if err := c.cfg.check(c.caps); err != nil {
+		return nil, errors.Join(err, b.Close())
+	}
+	return c, nil
+}
+
+// Check finds what is wrong with a URL for Open without connecting: what it says will not mend itself. The minimum of the
+// TTL is the service's to tell, and not looked at.
+func Check(url string, opts ...Option) error {
+	a, d, own, err := resolve(url)
+	if err != nil {
+		return err
+	}
+	if d.Check != nil {
+		if err := d.Check(a); err != nil {
+			return err
+		}
+	}
+	return defaults(Capabilities{}).with(append(own, opts...)).check(Capabilities{})
+}
+
+// resolve finds the driver of a URL, and what the client itself has to know of it.
+func resolve(url string) (a Address, d Driver, own []Option, err error) {
+	if a, err = ParseAddress(url); err != nil {
+		return a, d, nil, err
 	}
 	driversMu.RLock()
 	d, ok := drivers[a.Scheme]
@@ -63,24 +96,12 @@ func Open(ctx context.Context, url string, opts ...Option) (*Client, error) {
 		if known == "" {
 			known = "none, import a backend's package"
 		}
-		return nil, fmt.Errorf("unknown lock backend %q; known: %s", a.Scheme, known)
+		return a, d, nil, fmt.Errorf("unknown lock backend %q; known: %s", a.Scheme, known)
 	}
-	defaults, err := a.takeClientOptions()
-	if err != nil {
-		return nil, err
+	if own, err = a.takeClientOptions(); err != nil {
+		return a, d, nil, err
 	}
-	if err := a.checkOptions(d.Options); err != nil {
-		return nil, err
-	}
-	b, err := d.Open(ctx, a)
-	if err != nil {
-		return nil, err
-	}
-	c := New(b, append(defaults, opts...)...)
-	if err := c.cfg.check(c.caps); err != nil {
-		return nil, errors.Join(err, b.Close())
-	}
-	return c, nil
+	return a, d, own, a.checkOptions(d.Options)
 }
 
 func (a *Address) takeClientOptions() (opts []Option, err error) {

@@ -94,10 +94,10 @@ func WithLogger(log *slog.Logger) Option { return func(c *config) { c.log = log 
 
 func (c config) check(b Capabilities) error {
 	switch {
-	case c.ttl < b.MinTTL:
-		return fmt.Errorf("TTL %v is below the minimum of %s, %v", c.ttl, b.Issuer, b.MinTTL)
 	case c.ttl <= 0:
 		return fmt.Errorf("TTL %v is not positive", c.ttl)
+	case c.ttl < b.MinTTL:
+		return fmt.Errorf("TTL %v is below the minimum of %s, %v", c.ttl, b.Issuer, b.MinTTL)
 	case c.grace < 0 || c.grace > c.ttl/2:
 		return fmt.Errorf("grace %v is not between 0 and half the TTL, %v", c.grace, c.ttl/2)
 	case !(c.drift >= 0 && c.drift < 0.5):

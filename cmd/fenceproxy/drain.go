@@ -14,6 +14,9 @@ func (p *proxy) drain(signals <-chan os.Signal) error {
 	p.draining.Store(true)
 	c := p.current.Load().config
 	p.ready.Drain()
+	if p.holder != nil {
+		p.holder.StandDown()
+	}
 	if p.config.ListenReuseport && p.admin != nil {
 		p.admin.Close() // the page of the new process is the one to be asked
 	}
@@ -31,7 +34,7 @@ func (p *proxy) drain(signals <-chan os.Signal) error {
 		close(ended)
 	}()
 	if p.holder != nil {
-		go p.giveUp(ctx)
+		go p.giveUp(p.running)
 	}
 	if s := signalOr(ended, signals); s != nil {
 		cancel()
@@ -60,6 +63,9 @@ func signalOr(until <-chan time.Time, signals <-chan os.Signal) os.Signal {
 
 func (p *proxy) force(s os.Signal) error {
 	p.log.Warn("ending at once", zap.Stringer("signal", s), zap.Int("sessions", p.server.Sessions()))
+	if p.holder != nil {
+		go p.giveUp(p.running) // the last words to the clients take a moment
+	}
 	p.server.Close()
 	return errForced
 }

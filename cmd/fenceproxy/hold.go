@@ -18,11 +18,16 @@ import (
 )
 
 // standFor makes the holder of the configured lock.
-func (p *proxy) standFor(c *config.Config) {
+func (p *proxy) standFor(c *config.Config) error {
 	url := evictWith(c.Hold.Backend, c.TakeoverGrace)
+	if err := lockclient.Check(url); err != nil {
+		return fmt.Errorf("hold.backend: %w", err)
+	}
 	p.holder = holding.New(holding.Config{
-		Lock:        c.Hold.Lock,
-		Open:        func(ctx context.Context) (*lockclient.Client, error) { return lockclient.Open(ctx, url) },
+		Lock: c.Hold.Lock,
+		Open: func(ctx context.Context, o ...lockclient.Option) (*lockclient.Client, error) {
+			return lockclient.Open(ctx, url, o...)
+		},
 		Raise:       p.raiseHeld,
 		WhenNotHeld: holding.WhenNotHeld(c.Hold.WhenNotHeld),
 		Wait:        c.Hold.Wait,
@@ -30,6 +35,7 @@ func (p *proxy) standFor(c *config.Config) {
 		Changed:     p.metrics.RegisterHold(),
 	})
 	p.ready.Holding(func() bool { return p.holder.State().Holding })
+	return nil
 }
 
 // raiseHeld raises the token of a tenure in the database that the control connection leads to; sessions in others raise it

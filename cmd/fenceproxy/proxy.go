@@ -122,7 +122,10 @@ func assemble(c *config.Config, load loader, log *logging.Logger, loops int) (*p
 		sc.Verifiers = source
 	}
 	if c.Hold.Lock != "" {
-		p.standFor(c)
+		if err := p.standFor(c); err != nil {
+			p.close()
+			return nil, err
+		}
 		sc.Holder = p.holder
 	}
 	if p.server, err = relay.NewServer(sc); err != nil {

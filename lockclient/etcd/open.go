@@ -26,25 +26,46 @@ func init() {
 			"key":  "file with the certificate's private key",
 			"dial": "how long to try to reach the cluster when opening, default 5s",
 		},
-		Open: open,
+		Open:  open,
+		Check: func(a lockclient.Address) error { _, err := clientConfig(a); return err },
 	})
 }
 
 // open makes a Backend for etcd://[user:password@]host[:2379][,host…]/prefix?options.
 func open(ctx context.Context, a lockclient.Address) (lockclient.Backend, error) {
+	cfg, err := clientConfig(a)
+	if err != nil {
+		return nil, err
+	}
+	limited, cancel := context.WithTimeout(ctx, cfg.DialTimeout)
+	defer cancel()
+	client, err := clientv3.New(cfg) // asks for a token when there is a user
+	if err != nil {
+		return nil, opening(ctx, err, cfg)
+	}
+	b, err := New(limited, client, a.Path)
+	if err != nil {
+		client.Close()
+		return nil, opening(ctx, err, cfg)
+	}
+	b.owned = true
+	return b, nil
+}
+
+func clientConfig(a lockclient.Address) (cfg clientv3.Config, err error) {
 	dial := 5 * time.Second
 	if text := a.Options.Get("dial"); text != "" {
 		d, err := time.ParseDuration(text)
 		if err != nil || d <= 0 {
-			return nil, fmt.Errorf("option dial: %q is not a positive duration", text)
+			return cfg, fmt.Errorf("option dial: %q is not a positive duration", text)
 		}
 		dial = d
 	}
 	secure, err := tlsConfig(a)
 	if err != nil {
-		return nil, err
+		return cfg, err
 	}
-	cfg := clientv3.Config{
+	cfg = clientv3.Config{
 		TLS:         secure,
 		DialTimeout: dial,
 		Logger:      zap.NewNop(),
@@ -53,7 +74,7 @@ func open(ctx context.Context, a lockclient.Address) (lockclient.Backend, error)
 	}
 	for _, h := range a.Hosts {
 		if h == "" {
-			return nil, errors.New("the etcd URL has no host")
+			return cfg, errors.New("the etcd URL has no host")
 		}
 		cfg.Endpoints = append(cfg.Endpoints, endpoint(h, secure != nil))
 	}
@@ -61,25 +82,13 @@ func open(ctx context.Context, a lockclient.Address) (lockclient.Backend, error)
 		cfg.Username = a.User.Username()
 		cfg.Password, _ = a.User.Password()
 	}
-	limited, cancel := context.WithTimeout(ctx, dial)
-	defer cancel()
-	client, err := clientv3.New(cfg) // asks for a token when there is a user
-	if err != nil {
-		return nil, opening(ctx, err, cfg, dial)
-	}
-	b, err := New(limited, client, a.Path)
-	if err != nil {
-		client.Close()
-		return nil, opening(ctx, err, cfg, dial)
-	}
-	b.owned = true
-	return b, nil
+	return cfg, nil
 }
 
 // opening completes an error of opening that is no more than the end of the time for it.
-func opening(ctx context.Context, err error, cfg clientv3.Config, dial time.Duration) error {
+func opening(ctx context.Context, err error, cfg clientv3.Config) error {
 	if ctx.Err() == nil && passing(err) {
-		return unreached(ctx, cfg, dial)
+		return unreached(ctx, cfg, cfg.DialTimeout)
 	}
 	return err
 }

@@ -54,6 +54,23 @@ const (
 
 // Open connects and checks that the database has the fence schema of this version.
 func Open(ctx context.Context, cfg Config) (lockclient.Backend, error) {
+	base, err := cfg.complete()
+	if err != nil {
+		return nil, err
+	}
+	db := newDatabase(base)
+	if err := db.greet(ctx); err != nil {
+		soon(db.close)
+		return nil, err
+	}
+	if cfg.Mode == Advisory {
+		return newAdvisory(ctx, cfg, db)
+	}
+	return newLeases(cfg, db), nil
+}
+
+// complete fills in defaults and finds what is wrong without connecting.
+func (cfg *Config) complete() (*pgxpool.Config, error) {
 	if cfg.Grace == 0 {
 		cfg.Grace = defaultGrace
 	}
@@ -80,20 +97,12 @@ func Open(ctx context.Context, cfg Config) (lockclient.Backend, error) {
 		}
 		return nil, err
 	}
-	db := newDatabase(base)
-	if err := db.greet(ctx); err != nil {
-		soon(db.close)
-		return nil, err
-	}
-	if cfg.Mode == Advisory {
-		return newAdvisory(ctx, cfg, db)
-	}
-	return newLeases(cfg, db), nil
+	return base, nil
 }
 
 func init() {
 	for _, scheme := range []string{"postgres", "postgresql"} {
-		lockclient.Register(scheme, lockclient.Driver{Options: urlOptions(), Open: openURL})
+		lockclient.Register(scheme, lockclient.Driver{Options: urlOptions(), Open: openURL, Check: checkURL})
 	}
 }
 
@@ -122,18 +131,34 @@ func urlOptions() map[string]string {
 }
 
 func openURL(ctx context.Context, a lockclient.Address) (lockclient.Backend, error) {
+	cfg, err := ofURL(a)
+	if err != nil {
+		return nil, err
+	}
+	return Open(ctx, cfg)
+}
+
+func checkURL(a lockclient.Address) error {
+	cfg, err := ofURL(a)
+	if err == nil {
+		_, err = cfg.complete()
+	}
+	return err
+}
+
+func ofURL(a lockclient.Address) (Config, error) {
 	cfg := Config{Mode: Mode(a.Options.Get("mode")), Keys: KeyForm(a.Options.Get("keys"))}
 	var err error
 	if text := a.Options.Get("evict"); text == "never" {
 		cfg.Grace = -1
 	} else if text != "" {
 		if cfg.Grace, err = positive("evict", text); err != nil {
-			return nil, err
+			return cfg, err
 		}
 	}
 	if text := a.Options.Get("poll"); text != "" {
 		if cfg.Poll, err = positive("poll", text); err != nil {
-			return nil, err
+			return cfg, err
 		}
 	}
 	switch text := a.Options.Get("pooler"); text {
@@ -141,13 +166,13 @@ func openURL(ctx context.Context, a lockclient.Address) (lockclient.Backend, err
 		cfg.SessionPooler = true
 	case "":
 	default:
-		return nil, fmt.Errorf("option pooler: %q, want session", text)
+		return cfg, fmt.Errorf("option pooler: %q, want session", text)
 	}
 	if cfg.Mode != Advisory && (cfg.Keys != "" || cfg.SessionPooler) {
-		return nil, errors.New("options keys and pooler go with mode=advisory")
+		return cfg, errors.New("options keys and pooler go with mode=advisory")
 	}
 	cfg.DSN = dsn(a)
-	return Open(ctx, cfg)
+	return cfg, nil
 }
 
 func positive(name, text string) (time.Duration, error) {

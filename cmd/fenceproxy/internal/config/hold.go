@@ -16,6 +16,11 @@ func (f *file) checkHold() {
 		if h.Backend != "" {
 			f.errs.add(f.origins["hold.backend"], "hold.backend without hold.lock: which lock is to be held?")
 		}
+		for _, key := range []string{"hold.when_not_held", "hold.wait"} {
+			if o, given := f.origins[key]; given {
+				f.errs.add(o, "%s without hold.lock: no lock is held", key)
+			}
+		}
 		return
 	}
 	if h.Backend == "" {

@@ -26,7 +26,7 @@ const (
 // Config of a Holder.
 type Config struct {
 	Lock string // its name, and that of the fence
-	Open func(context.Context) (*lockclient.Client, error)
+	Open func(context.Context, ...lockclient.Option) (*lockclient.Client, error)
 	// Raise makes the token of a new tenure the mark of the fence, before anybody is told that the lock is held. So the
 	// former holder is cut off also while no client comes, and a lock service that has lost its history is found out here.
 	Raise       func(context.Context, tokens.Item) *tokens.Error
@@ -41,6 +41,8 @@ type Holder struct {
 	cfg    Config
 	stop   context.CancelFunc
 	ctx    context.Context
+	queue  context.Context // ends with StandDown, and with ctx
+	leave  context.CancelFunc
 	begin  sync.Once
 	ended  chan struct{}
 	client *lockclient.Client // of run
@@ -51,7 +53,9 @@ type Holder struct {
 	read    context.CancelFunc
 	changed chan struct{} // closed and replaced when current becomes another
 	leader  lockclient.Leader
-	err     error // why the lock could not be taken, nil since it was
+	err     error              // why the lock could not be taken, nil since it was
+	away    error              // why the lock service could not be asked, nil since it answered
+	again   context.CancelFunc // has watch ask it anew
 }
 
 type tenure struct {
@@ -65,12 +69,17 @@ type tenure struct {
 func New(cfg Config) *Holder {
 	h := &Holder{cfg: cfg, ended: make(chan struct{}), changed: make(chan struct{})}
 	h.ctx, h.stop = context.WithCancel(context.Background())
+	h.queue, h.leave = context.WithCancel(h.ctx)
 	h.reading, h.read = context.WithCancel(h.ctx)
+	h.again = func() {}
 	return h
 }
 
 // Start begins to stand for the lock.
 func (h *Holder) Start() { h.begin.Do(func() { go h.run() }) }
+
+// StandDown takes the holder out of the queue for the lock. One that holds it goes on until the lock is lost, or Close.
+func (h *Holder) StandDown() { h.leave() }
 
 // Close gives the lock up, if it is held, and waits until that is done. Sessions of the tenure should have ended before:
 // those that are left are cut off.
@@ -90,10 +99,10 @@ const (
 func (h *Holder) run() {
 	defer close(h.ended)
 	pause := firstPause
-	for h.ctx.Err() == nil {
+	for h.queue.Err() == nil {
 		began := time.Now()
 		err := h.stand()
-		if h.ctx.Err() != nil {
+		if h.queue.Err() != nil {
 			break
 		}
 		if errors.Is(err, lockclient.ErrLost) && time.Since(began) > time.Second {
@@ -102,7 +111,7 @@ func (h *Holder) run() {
 		}
 		h.failed(err)
 		select {
-		case <-h.ctx.Done():
+		case <-h.queue.Done():
 		case <-time.After(pause):
 		}
 		pause = min(2*pause, lastPause)
@@ -115,16 +124,22 @@ func (h *Holder) run() {
 // stand takes the lock once and holds it until it is lost, or the holder is closed.
 func (h *Holder) stand() error {
 	if h.client == nil {
-		c, err := h.cfg.Open(h.ctx)
+		c, err := h.cfg.Open(h.queue, lockclient.WithHooks(lockclient.Hooks{Requeued: h.requeued}))
 		if err != nil {
 			return err
 		}
 		h.client = c
 		go h.watch(c)
 	}
-	lease, err := h.client.Lock(h.ctx, h.cfg.Lock)
+	ctx, cancel := context.WithCancel(h.ctx) // of the lease: it outlives StandDown, the wait for it does not
+	defer cancel()
+	stay := context.AfterFunc(h.queue, cancel)
+	lease, err := h.client.Lock(ctx, h.cfg.Lock)
 	if err != nil {
 		return err
+	}
+	if !stay() {
+		return lease.Release(context.Background())
 	}
 	if err := h.raise(lease); err != nil {
 		lease.Release(context.Background())
@@ -160,7 +175,7 @@ func (h *Holder) took(l *lockclient.Lease) {
 		Detail:  "The session had token " + l.Fence().Token.String() + "; another holder may have taken over.",
 		Hint:    "Connect again. What was not committed is rolled back."}}
 	h.mu.Lock()
-	h.err = nil
+	h.err, h.away = nil, nil
 	h.set(t)
 	h.read() // read-only sessions begin again as writers
 	h.mu.Unlock()
@@ -192,6 +207,7 @@ func (h *Holder) set(t *tenure) {
 	h.changed = make(chan struct{})
 }
 
+// failed is told of what will not mend itself while we wait.
 func (h *Holder) failed(err error) {
 	h.mu.Lock()
 	h.err = err

@@ -32,5 +32,8 @@ func problem(err error) string {
 	case errors.Is(err, lockclient.ErrLost):
 		return "the lock is lost as soon as it is had"
 	}
-	return "the lock service cannot be asked"
+	if errors.Is(err, lockclient.ErrUnavailable) {
+		return "the lock service cannot be asked"
+	}
+	return "the lock service refuses"
 }

@@ -1,7 +1,11 @@
 package holding
 
 import (
+	"context"
+	"errors"
 	"time"
+
+	"go.uber.org/zap"
 
 	"github.com/fenceproxy/fenceproxy/lockclient"
 )
@@ -32,24 +36,60 @@ func (h *Holder) State() State {
 		s.Since, s.ValidUntil = &c.since, &until
 	} else if h.err != nil {
 		s.Problem = problem(h.err)
+	} else if h.away != nil {
+		s.Problem = problem(h.away)
 	}
 	return s
 }
 
-// watch keeps who holds the lock, for the words of refusals.
+// watch keeps who holds the lock, for the words of refusals, and whether the service answers.
 func (h *Holder) watch(c *lockclient.Client) {
 	for h.ctx.Err() == nil {
-		for l, err := range c.Observe(h.ctx, h.cfg.Lock) {
+		ctx, again := context.WithCancel(h.ctx)
+		h.mu.Lock()
+		h.again = again
+		h.mu.Unlock()
+		for l, err := range c.Observe(ctx, h.cfg.Lock) {
 			if err != nil {
-				break
+				h.silent(err)
+				continue
 			}
-			h.mu.Lock()
-			h.leader = l
-			h.mu.Unlock()
+			h.answered(l)
 		}
 		select {
-		case <-h.ctx.Done():
+		case <-ctx.Done():
 		case <-time.After(lastPause):
 		}
+		again()
 	}
+}
+
+func (h *Holder) answered(l lockclient.Leader) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.leader = l
+	if h.away != nil {
+		h.away = nil
+		h.cfg.Log.Info("the lock service answers again", zap.String("lock", h.cfg.Lock))
+	}
+}
+
+func (h *Holder) silent(err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.away == nil && h.current == nil {
+		h.cfg.Log.Error("cannot ask the lock service", zap.String("lock", h.cfg.Lock), zap.Error(err))
+		h.away = err
+	}
+}
+
+// requeued: asking for the lock has failed, and begins again. So does watch, which may not have noticed anything: its next
+// answer is news.
+func (h *Holder) requeued(_ string, err error) {
+	if errors.Is(err, lockclient.ErrUnavailable) {
+		h.silent(err)
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.again()
 }
