@@ -83,10 +83,17 @@ func (j *judge) call(x *pg.FuncCall) {
 		j.setConfig(x)
 	case catalog && writers[n.name]:
 		j.effect(EffectWrite)
+		j.st.PastReadOnly = j.st.PastReadOnly || n.name != "nextval" && n.name != "setval"
 	case n.schema == fenceSchema && strings.HasPrefix(n.name, "guard"):
 	default:
 		j.effect(EffectOpaque)
+		j.st.PastReadOnly = j.st.PastReadOnly || elsewhere(n.name)
 	}
+}
+
+// elsewhere: functions of extensions that come with PostgreSQL which write by a connection of their own, or into files.
+func elsewhere(name string) bool {
+	return strings.HasPrefix(name, "dblink") || strings.HasPrefix(name, "pg_file_")
 }
 
 // operator judges an operator by its name: one that not every database has can be any function.

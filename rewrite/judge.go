@@ -153,8 +153,10 @@ func (j *judge) copy(x *pg.CopyStmt) {
 	switch {
 	case x.IsProgram:
 		j.effect(EffectOpaque)
+		j.st.PastReadOnly = true
 	case x.Filename != "":
 		j.effect(EffectWrite)
+		j.st.PastReadOnly = true
 	case x.IsFrom:
 		j.st.Kind = KindCopyIn
 	default:

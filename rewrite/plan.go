@@ -82,11 +82,14 @@ type Statement struct {
 	// ChangesLexing is set when standard_conforming_strings or client_encoding may be another one afterwards. Until the
 	// server has answered, what follows must be analysed with both Settings set.
 	ChangesLexing bool
-	Name          string   // prepared statement, savepoint or cursor, folded as PostgreSQL folds it
-	Token         *Token   // for KindSetToken
-	Refuse        *Refusal // not nil: refuse, whatever the mode of the fence
-	Shape         uint64   // fingerprint of the shape of the text, for logs; 0 when it could not be read
-	Verb          string   // command word for metrics and explain: "UPDATE", "COPY FROM", "SELECT"; closed set
+	// PastReadOnly is set when a READ ONLY transaction does not keep the statement from what it does: COPY with a file or
+	// program of the server, functions that change the server but no table, connections to other servers.
+	PastReadOnly bool
+	Name         string   // prepared statement, savepoint or cursor, folded as PostgreSQL folds it
+	Token        *Token   // for KindSetToken
+	Refuse       *Refusal // not nil: refuse, whatever the mode of the fence
+	Shape        uint64   // fingerprint of the shape of the text, for logs; 0 when it could not be read
+	Verb         string   // command word for metrics and explain: "UPDATE", "COPY FROM", "SELECT"; closed set
 }
 
 // edit is a change of the text, anchored at a token, so that it holds for all texts of a shape.

@@ -25,6 +25,8 @@ func (j *judge) loneSetConfig(s *pg.SelectStmt) bool {
 			return false
 		}
 		j.st.Kind, j.st.ChangesLexing = KindSet, changesLexing(name)
+		j.walkNode(call.Args[1]) // a cast may run code
+		j.walkNode(call.Args[2])
 		return true
 	}
 	local := call.Args[2].GetAConst()

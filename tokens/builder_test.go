@@ -12,6 +12,7 @@ func TestBuilders(t *testing.T) {
 		{string(AppendFastGuard([]byte("x;"), m, "34", Token{0, 34}, "jobs/42")), "x;SELECT fence.guard1('jobs/42',7,'34',0,34,'jobs/42')"},
 		{string(AppendGuard(nil, []string{"a", "b"}, "a")), "SELECT fence.guard(ARRAY['a','b'],'a')"},
 		{string(AppendGuardSession(nil, "a", true)), "SELECT fence.guard_session('a',true)"},
+		{string(AppendGuardReadOnly(nil, "a", true)), "SELECT CASE WHEN COALESCE(fence.guard_session('a',true), '') OPERATOR(pg_catalog.~) '[0-9]' THEN '' ELSE pg_catalog.set_config('transaction_read_only', 'on', true) END"},
 		{string(AppendGuardSession(nil, "", false)), "SELECT fence.guard_session('',false)"},
 		// a raw text that is no token list never gets into a literal
 		{string(AppendFastGuard(nil, m, "34'); DROP TABLE t --", Token{0, 34}, "")), "SELECT fence.guard(ARRAY['jobs/42'],'')"},

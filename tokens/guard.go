@@ -97,6 +97,16 @@ const (
 	GuardSessionSQL = "SELECT fence.guard_session($1::pg_catalog.text, $2::pg_catalog.bool)" // every fence the session has a token for; $2: having none is allowed
 )
 
+// GuardReadOnlySQL is GuardSessionSQL for sessions that may not write without a token: if there is none, it makes the
+// transaction read-only, from here to its end. No client can undo that: the statement has a snapshot (variable.c
+// check_transaction_read_only). A list without a digit holds no token.
+const (
+	GuardReadOnlySQL = guardReadOnlyHead + "$1::pg_catalog.text, $2::pg_catalog.bool" + guardReadOnlyTail
+
+	guardReadOnlyHead = "SELECT CASE WHEN COALESCE(fence.guard_session("
+	guardReadOnlyTail = "), '') OPERATOR(pg_catalog.~) '[0-9]' THEN '' ELSE pg_catalog.set_config('transaction_read_only', 'on', true) END"
+)
+
 // SessionQuestionSQL asks a session who it is: one row of text columns: fence.token as it stands (NULL if absent),
 // database, system identifier, 't' in recovery or 'f', session user.
 const SessionQuestionSQL = "SELECT pg_catalog.current_setting('fence.token', true), pg_catalog.current_database()::pg_catalog.text," +
@@ -141,6 +151,17 @@ func AppendGuardSession(dst []byte, bare string, tokenless bool) []byte {
 		return append(dst, ",true)"...)
 	}
 	return append(dst, ",false)"...)
+}
+
+// AppendGuardReadOnly appends the same, which makes the transaction read-only if the session has no token.
+func AppendGuardReadOnly(dst []byte, bare string, tokenless bool) []byte {
+	dst = appendLiteral(append(dst, guardReadOnlyHead...), bare)
+	if tokenless {
+		dst = append(dst, ",true"...)
+	} else {
+		dst = append(dst, ",false"...)
+	}
+	return append(dst, guardReadOnlyTail...)
 }
 
 func appendLiteral(dst []byte, s string) []byte {

@@ -60,7 +60,7 @@ error (exit code 2).`,
 			return nil
 		},
 	}
-	flags := config.AddFlags(cmd.Flags(), "fences", "mode", "bare_token", "opaque", "opaque_call")
+	flags := config.AddFlags(cmd.Flags(), "fences", "mode", "bare_token", "opaque", "opaque_call", "tokenless")
 	cmd.Flags().StringVar(&file, "config", os.Getenv("FENCEPROXY_CONFIG"), "configuration `FILE`")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {

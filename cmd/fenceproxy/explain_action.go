@@ -21,7 +21,7 @@ func decide(c *config.Config, st *rewrite.Statement, e *explainedStatement) {
 		e.Action = "forward (mode observe); enforce would: " + action
 		return
 	}
-	e.Action, e.Refusal = action, code
+	e.Action, e.Refusal = action+withoutToken(c, st, code), code
 	var guards []string
 	if session {
 		guards = append(guards, string(tokens.AppendGuardSession(nil, c.BareFence(), c.Opaque == config.OpaqueAllow)))
@@ -43,6 +43,22 @@ func decide(c *config.Config, st *rewrite.Statement, e *explainedStatement) {
 		}
 	}
 	e.Injected = strings.Join(guards, "; ")
+}
+
+// withoutToken says what sessions without a token meet besides (relay.Config.Tokenless).
+func withoutToken(c *config.Config, st *rewrite.Statement, code string) string {
+	opaque := st.Effect >= rewrite.EffectOpaque
+	switch {
+	case code != "" || c.Tokenless == config.TokenlessReadWrite || c.Tokenless == config.TokenlessOpaqueReadOnly && !opaque:
+		return ""
+	case st.Kind == rewrite.KindNoBlock || st.Kind == rewrite.KindCommitPrepared || st.PastReadOnly:
+		return "; without a token: refuse with " + tokens.CodeRequired + " (tokenless: " + string(c.Tokenless) + ")"
+	}
+	switch st.Kind {
+	case rewrite.KindOther, rewrite.KindExecute, rewrite.KindDeclare, rewrite.KindFetch, rewrite.KindCopyIn, rewrite.KindCopyOut, rewrite.KindCall, rewrite.KindDo:
+		return "; without a token: read-only (tokenless: " + string(c.Tokenless) + ")"
+	}
+	return ""
 }
 
 // guardedFences are the fences whose guard the statement needs.

@@ -27,7 +27,7 @@ func (p *proxy) lookAround(ctx context.Context) {
 	if p.config.Mode == config.ModeObserve {
 		p.log.Warn("mode observe: nothing is refused, only counted and logged")
 	}
-	if p.config.Opaque == config.OpaqueAllow {
+	if p.config.Opaque == config.OpaqueAllow && p.config.Tokenless == config.TokenlessReadWrite {
 		p.log.Warn("opaque: allow: functions, DO and CALL may write fenced tables in sessions without a token, and no triggers close that")
 	}
 	if p.config.AllowRoleToken {

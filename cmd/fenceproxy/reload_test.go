@@ -132,6 +132,7 @@ func TestReloadSparesSessions(t *testing.T) {
 		{"a function is harmless", func(c *config.Config) { c.HarmlessFunctions = []string{"f"} }, false},
 		{"grace", func(c *config.Config) { c.TakeoverGrace = time.Hour }, false},
 		{"opaque: reject", func(c *config.Config) { c.Opaque = config.OpaqueReject }, true},
+		{"tokenless: opaque-readonly", func(c *config.Config) { c.Tokenless = config.TokenlessOpaqueReadOnly }, true},
 		{"another table", func(c *config.Config) { c.Fences = []config.Fence{{Name: "billing", Tables: []string{"acct", "free"}}} }, true},
 		{"a fence is gone", func(c *config.Config) { c.Fences = []config.Fence{{Name: "other", Tables: []string{"acct"}}} }, true},
 	} {

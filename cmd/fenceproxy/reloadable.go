@@ -14,6 +14,7 @@ var reloadable = map[string]func(to, from *config.Config){
 	"bare_token":                         func(to, from *config.Config) { to.BareToken = from.BareToken },
 	"opaque":                             func(to, from *config.Config) { to.Opaque = from.Opaque },
 	"opaque_call":                        func(to, from *config.Config) { to.OpaqueCall = from.OpaqueCall },
+	"tokenless":                          func(to, from *config.Config) { to.Tokenless = from.Tokenless },
 	"function_calls":                     func(to, from *config.Config) { to.FunctionCalls = from.FunctionCalls },
 	"takeover.grace":                     func(to, from *config.Config) { to.TakeoverGrace = from.TakeoverGrace },
 	"announce.roles":                     func(to, from *config.Config) { to.AnnounceRoles = from.AnnounceRoles },
@@ -60,6 +61,7 @@ func mustRetire(a, b *config.Config) bool {
 	return !reflect.DeepEqual(a.Fences, b.Fences) || a.BareFence() != b.BareFence() ||
 		a.Opaque == config.OpaqueAllow && b.Opaque != config.OpaqueAllow ||
 		a.OpaqueCall != b.OpaqueCall && b.OpaqueCall != config.OpaqueCallAllow ||
+		b.Tokenless.Rank() > a.Tokenless.Rank() ||
 		a.AllowRoleToken && !b.AllowRoleToken ||
 		gone(a.HarmlessFunctions, b.HarmlessFunctions) || gone(a.FunctionCalls, b.FunctionCalls)
 }

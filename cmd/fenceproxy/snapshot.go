@@ -155,6 +155,12 @@ func sessionConfig(c *config.Config, analyzer *rewrite.Analyzer) *relay.Config {
 	if c.Opaque == config.OpaqueReject {
 		r.Opaque = relay.OpaqueReject
 	}
+	switch c.Tokenless {
+	case config.TokenlessOpaqueReadOnly:
+		r.Tokenless = relay.TokenlessOpaqueReadOnly
+	case config.TokenlessReadOnly:
+		r.Tokenless = relay.TokenlessReadOnly
+	}
 	switch c.OpaqueCall {
 	case config.OpaqueCallAllow:
 		r.Call = relay.CallAllow

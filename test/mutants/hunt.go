@@ -59,13 +59,13 @@ var planted = []mutant{
 	{
 		name: "no guard",
 		file: "wire/relay/guard.go",
-		old:  "func (d *demand) none() bool { return !d.session && d.fences.Empty() && d.rows.Empty() }",
+		old:  "func (d *demand) none() bool { return !d.session && !d.readOnly && !d.someToken && d.fences.Empty() && d.rows.Empty() }",
 		new:  "func (d *demand) none() bool { return true }",
 	},
 	{
 		name: "one guard in a thousand is left out",
 		file: "wire/relay/guard.go",
-		old:  "func (d *demand) none() bool { return !d.session && d.fences.Empty() && d.rows.Empty() }",
+		old:  "func (d *demand) none() bool { return !d.session && !d.readOnly && !d.someToken && d.fences.Empty() && d.rows.Empty() }",
 		new:  "func (d *demand) none() bool { return rand.IntN(1000) == 0 || !d.session && d.fences.Empty() && d.rows.Empty() }",
 		and:  []edit{{"wire/relay/guard.go", "import (\n", "import (\n	\"math/rand/v2\"\n\n"}},
 	},

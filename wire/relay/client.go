@@ -248,6 +248,7 @@ func (e *Engine) clientBind(body []byte, whole bool) bool {
 			return false
 		}
 	}
+	e.readOnlyBeforeBind(v)
 	p := e.names.makePortal(portalName)
 	p.define(v, e.segment)
 	slot := e.slots.push()
@@ -281,7 +282,7 @@ func (e *Engine) possibleStatement(name []byte) verdict {
 	if s := e.names.statement(name); s != nil {
 		v = s.possible(e.segment)
 	}
-	if e.doubt.statements && len(name) > 0 && e.token.maybe() {
+	if e.doubt.statements && len(name) > 0 && (e.token.maybe() || e.cfg.Tokenless != TokenlessReadWrite) {
 		v.add(verdict{plan: opaquePlan})
 	}
 	return v
@@ -342,7 +343,7 @@ func (e *Engine) clientExecute(body []byte) bool {
 			return true
 		}
 	}
-	if v.plain() {
+	if v.plain() && !e.watched() {
 		e.countStatements(v.plan)
 		e.tx.touchedNow = e.tx.touchedNow || v.plan.Effect >= rewrite.EffectLock
 		e.slots.push().kind = slotExecute

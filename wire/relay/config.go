@@ -24,6 +24,15 @@ const (
 	OpaqueReject                     // ZF002
 )
 
+// TokenlessPolicy is what a session without a token may do, beside what its fences want.
+type TokenlessPolicy uint8
+
+const (
+	TokenlessReadWrite      TokenlessPolicy = iota // write what no fence names
+	TokenlessOpaqueReadOnly                        // the same, but code that may write anything runs in a READ ONLY transaction
+	TokenlessReadOnly                              // nothing but read: all runs in READ ONLY transactions
+)
+
 // CallPolicy is what happens to CALL and DO, which may commit inside and then break behind a guard (2D000).
 type CallPolicy uint8
 
@@ -48,6 +57,8 @@ type Config struct {
 	Bare     string   // fence that a bare token is for; "" when a bare token is refused
 	Opaque   OpaquePolicy
 	Call     CallPolicy
+	// Tokenless is for ModeEnforce only.
+	Tokenless TokenlessPolicy
 	// FunctionCalls are oids of functions that FunctionCall messages may name, as they change no fenced data.
 	FunctionCalls []uint32
 	// Pooled marks a listener behind a transaction pooler: a token set with plain SET would outlive the client's

@@ -78,6 +78,7 @@ type Engine struct {
 	dataSent    bool // CopyData was sent since the last message that was looked at
 
 	tx       transaction
+	readOnly sentReadOnly
 	token    tokenState
 	doubt    doubts
 	reserved reservedSet
@@ -193,8 +194,10 @@ type heldGuards struct {
 	fences  rewrite.FenceSet
 	rows    rewrite.FenceSet // demand.rows
 	session bool
-	epoch   uint64 // transaction.epoch
-	serial  uint64 // tokenState.serial
+	// readOnly: the transaction is read-only, or the session has a token.
+	readOnly bool
+	epoch    uint64 // transaction.epoch
+	serial   uint64 // tokenState.serial
 }
 
 func (e *Engine) heldNow() *heldGuards {

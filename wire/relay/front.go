@@ -34,7 +34,7 @@ func (e *Engine) maybeInFront(a rewrite.Analysis, sql []byte) bool {
 	var d demand
 	e.addStatement(&d, st)
 	e.unnamed(&d)
-	if d.session || d.fences.Empty() && d.rows.Empty() {
+	if d.session || d.readOnly || d.someToken || d.fences.Empty() && d.rows.Empty() {
 		return false
 	}
 	fence, t, ok := e.fastFence(d.fences, d.rows)

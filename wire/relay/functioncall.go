@@ -41,6 +41,11 @@ func (e *Engine) clientFunctionCall(body []byte) (ok bool) {
 	}
 	allowed := slices.Contains(e.cfg.FunctionCalls, oid)
 	switch {
+	case allowed && e.functionCallWithoutToken():
+		e.poisonQuery(refuseTokenless)
+		return true
+	case e.act.pause != pauseNone:
+		return true
 	case allowed:
 	case e.cfg.Mode == ModeObserve:
 		e.observePlan(opaquePlan)

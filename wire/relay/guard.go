@@ -11,12 +11,18 @@ type demand struct {
 	fences rewrite.FenceSet // the token of each of these
 	// session: every token that the session has, because the statement may write anything.
 	session bool
+	// readOnly: if the session has no token, its transaction becomes read-only.
+	readOnly bool
+	// someToken: the session must have a token.
+	someToken bool
 	// rows: of these only what the session has with a name. The statement checks rows by itself, but may make new ones.
 	rows  rewrite.FenceSet
 	shape uint64 // of the statement's text
 }
 
-func (d *demand) none() bool { return !d.session && d.fences.Empty() && d.rows.Empty() }
+func (d *demand) none() bool {
+	return !d.session && !d.readOnly && !d.someToken && d.fences.Empty() && d.rows.Empty()
+}
 
 func (e *Engine) demandOfVerdict(v verdict) demand {
 	var d demand
@@ -40,6 +46,7 @@ func (e *Engine) addStatement(d *demand, st *rewrite.Statement) {
 	if d.shape == 0 {
 		d.shape = st.Shape
 	}
+	e.addTokenless(d, st)
 	switch st.Kind {
 	case rewrite.KindNoBlock, rewrite.KindPrepare:
 		return
@@ -48,6 +55,7 @@ func (e *Engine) addStatement(d *demand, st *rewrite.Statement) {
 	case rewrite.KindFetch:
 		if e.doubt.cursors {
 			d.session = d.session || e.opaqueGuarded(st)
+			e.addTokenless(d, &opaquePlan.Statements[0])
 		}
 		e.fetched(st, func(inner *rewrite.Statement) { e.addStatement(d, inner) })
 	}
@@ -146,6 +154,9 @@ func (e *Engine) unheld(d *demand) {
 	if d.session && h.session {
 		d.session = false
 	}
+	if d.readOnly && h.readOnly {
+		d.readOnly = false
+	}
 	for i := range e.cfg.Fences {
 		if d.fences.Has(i) && !h.fences.Has(i) || d.rows.Has(i) && !h.fences.Has(i) && !h.rows.Has(i) {
 			return
@@ -166,13 +177,14 @@ func (e *Engine) unheld(d *demand) {
 func (e *Engine) guardExecute(d *demand) {
 	e.unnamed(d)
 	e.unheld(d)
+	if e.readOnlySent() {
+		d.readOnly = false
+	}
 	if d.none() {
 		return
 	}
 	e.tx.touchedNow = true
-	if d.session {
-		e.guardSlowly(reservedSession, demand{session: true, shape: d.shape}, GuardSession)
-	}
+	e.guardSessionSlowly(d)
 	if d.fences.Empty() && d.rows.Empty() {
 		return
 	}
@@ -229,8 +241,8 @@ func (e *Engine) guardSlowly(s reserved, d demand, form GuardForm) {
 	e.prepareReserved(s)
 	portal := e.reserved.portal()
 	at := len(e.cmem)
-	if s == reservedSession {
-		e.cmem = wire.AppendBind(e.cmem, portal, e.reserved.name(s), []byte(e.cfg.Bare), boolText(e.tokenlessPasses()))
+	if s == reservedSession || s == reservedReadOnly {
+		e.cmem = wire.AppendBind(e.cmem, portal, e.reserved.name(s), []byte(e.cfg.Bare), boolText(e.tokenlessPasses(&d)))
 	} else {
 		e.cmem = wire.AppendBind(e.cmem, portal, e.reserved.name(s), e.fenceArray(d.fences), []byte(e.cfg.Bare))
 	}
@@ -240,7 +252,10 @@ func (e *Engine) guardSlowly(s reserved, d demand, form GuardForm) {
 	e.pushInjected(forGuard, e.newRun(d))
 }
 
-func (e *Engine) tokenlessPasses() bool { return e.cfg.Opaque == OpaqueAllow }
+// tokenlessPasses reports whether a session guard passes that finds no token.
+func (e *Engine) tokenlessPasses(d *demand) bool {
+	return !d.someToken && (!d.session || e.cfg.Opaque == OpaqueAllow)
+}
 
 func boolText(b bool) []byte {
 	if b {
@@ -288,6 +303,7 @@ func (e *Engine) guardPassed(g *guardRun) {
 		*h = heldGuards{epoch: g.epoch, serial: g.serial}
 	}
 	h.session = h.session || g.demand.session
+	h.readOnly = h.readOnly || g.demand.readOnly
 	h.rows = h.rows.Union(g.demand.rows)
 	if h.fences.Empty() {
 		h.fences = g.demand.fences

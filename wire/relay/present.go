@@ -91,16 +91,16 @@ func (e *Engine) Announced(marks []tokens.Mark, err *tokens.Error, out *Output) 
 
 // mustAsk pauses the current message until the server has said whether the session has a token, if that decides about a
 // CALL or DO: a guard in front of one that commits inside breaks it (2D000), so it must not be put there for nothing.
+// Sessions that only read without a token: or if no guard can be put in front of it at all.
 func (e *Engine) mustAsk(p *rewrite.Plan) bool {
-	if !e.enforcing() || e.cfg.Call != CallGuard || e.cfg.Opaque != OpaqueAllow || e.token.sure || !e.token.guess.absent() {
+	if !e.enforcing() || e.token.sure {
 		return false
 	}
-	calls := false
+	ask := false
 	for i := range p.Statements {
-		k := p.Statements[i].Kind
-		calls = calls || k == rewrite.KindCall || k == rewrite.KindDo
+		ask = ask || e.mustKnow(&p.Statements[i])
 	}
-	return calls && e.tx.state == wire.TxIdle && e.askFirst()
+	return ask && e.tx.state == wire.TxIdle && e.askFirst()
 }
 
 // askFirst pauses the current message until the server has told the session's token, unless it just has, or cannot be

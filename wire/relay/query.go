@@ -49,7 +49,7 @@ func (e *Engine) clientQuery(body []byte) bool {
 	}
 	a := e.analyze(sql)
 	e.about = shapeOf(a.Plan)
-	if a.Plain {
+	if a.Plain && !e.watched() {
 		e.countStatements(a.Plan)
 		e.boundary(slotQuery)
 		e.tx.touchedBefore = e.tx.touchedBefore || a.Effect >= rewrite.EffectLock
@@ -68,6 +68,10 @@ func (e *Engine) clientQuery(body []byte) bool {
 		return true
 	}
 	if e.mustAsk(a.Plan) {
+		return true
+	}
+	if r := e.refusalOfTokenless(a.Plan, false); r != nil {
+		e.poisonQuery(*r)
 		return true
 	}
 	if a.Spliced() {
@@ -227,11 +231,7 @@ func (e *Engine) charsOf(b []byte) int {
 // spliceGuards appends the guards that d demands and returns their length, in bytes and characters alike.
 func (e *Engine) spliceGuards(run *queryRun, statement int, d demand) int {
 	at := len(e.cmem)
-	if d.session {
-		e.rec.Guard(GuardSession)
-		e.cmem = append(tokens.AppendGuardSession(e.cmem, e.cfg.Bare, e.tokenlessPasses()), ';')
-		run.steps = append(run.steps, step{statement: statement, injected: true, guard: e.newRun(demand{session: true, shape: d.shape})})
-	}
+	e.spliceSessionGuard(run, statement, &d)
 	if !d.fences.Empty() || !d.rows.Empty() {
 		only := demand{fences: d.fences, rows: d.rows, shape: d.shape}
 		switch f, t, ok := e.fastFence(d.fences, d.rows); {

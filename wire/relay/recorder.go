@@ -6,10 +6,11 @@ import "github.com/fenceproxy/fenceproxy/rewrite"
 type GuardForm uint8
 
 const (
-	GuardFast    GuardForm = iota // the proxy's parse of the token, compared with the raw setting by the database
-	GuardSlow                     // the database parses the setting
-	GuardSession                  // all fences of the session, before an opaque statement
-	GuardSkipped                  // confirmed earlier in the same transaction
+	GuardFast     GuardForm = iota // the proxy's parse of the token, compared with the raw setting by the database
+	GuardSlow                      // the database parses the setting
+	GuardSession                   // all fences of the session, before an opaque statement
+	GuardReadOnly                  // the same, which makes the transaction of a session without a token read-only
+	GuardSkipped                   // confirmed earlier in the same transaction
 )
 
 // By says who refused a statement.

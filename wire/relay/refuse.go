@@ -191,6 +191,11 @@ func (e *Engine) refuseExecute(v verdict) bool {
 	for i := 0; r == nil && i < len(v.more); i++ {
 		r = e.refusalOfPlan(v.more[i])
 	}
+	v.each(func(p *rewrite.Plan) {
+		if r == nil {
+			r = e.refusalOfTokenless(p, true)
+		}
+	})
 	if r == nil {
 		return false
 	}

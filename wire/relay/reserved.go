@@ -14,11 +14,12 @@ import (
 type reserved uint8
 
 const (
-	reservedLock    reserved = iota // first step of the fast guard
-	reservedRead                    // second step of the fast guard
-	reservedGuard                   // slow guard
-	reservedSession                 // guard of all of the session's fences
-	reservedPattern                 // guard of a pattern, or of the session's named tokens for a fence
+	reservedLock     reserved = iota // first step of the fast guard
+	reservedRead                     // second step of the fast guard
+	reservedGuard                    // slow guard
+	reservedSession                  // guard of all of the session's fences
+	reservedReadOnly                 // the same, which makes the transaction read-only if the session has none
+	reservedPattern                  // guard of a pattern, or of the session's named tokens for a fence
 	reservedCount
 )
 
@@ -64,6 +65,7 @@ func makeReservedSet(prefix string) reservedSet {
 	r.add(tokens.GuardReadSQL, oidInt4, oidText, oidText, oidInt8, oidInt8, oidText)
 	r.add(tokens.GuardSQL, oidTextArray, oidText)
 	r.add(tokens.GuardSessionSQL, oidText, oidBool)
+	r.add(tokens.GuardReadOnlySQL, oidText, oidBool)
 	r.add(tokens.GuardPatternSQL, oidText, oidText, oidBool)
 	return r
 }

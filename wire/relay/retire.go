@@ -20,14 +20,18 @@ const forever = math.MaxUint64
 
 // enroll gives the configuration for a session that begins now, and counts it: whoever replaces the current one can wait
 // for those that began before.
-func (s *Server) enroll(start *wire.Startup, pooled bool) *Config {
+func (s *Server) enroll(start *wire.Startup, pooled bool, tenure *Tenure) *Config {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	cfg := s.cfg.Current()
 	physical, ours := start.Replication() == wire.ReplicationPhysical, s.cfg.Holder != nil
 	walsender := start.Replication() == wire.ReplicationDatabase
-	if cfg.Pooled != pooled || cfg.TokenIsOurs != ours || physical || walsender {
+	readOnly := tenure != nil && tenure.ReadOnly
+	if cfg.Pooled != pooled || cfg.TokenIsOurs != ours || physical || walsender || readOnly {
 		c := *cfg
+		if readOnly {
+			c.Tokenless = TokenlessReadOnly
+		}
 		c.Pooled, c.TokenIsOurs, c.Walsender = pooled, ours, walsender
 		if physical { // it carries no SQL that could write
 			c.Mode, c.Generation = ModeOff, forever

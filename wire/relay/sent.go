@@ -57,7 +57,7 @@ func (e *Engine) prepared(st *rewrite.Statement) *statement {
 // preparedPlan is the plan of what PREPARE prepared.
 func preparedPlan(st *rewrite.Statement) *rewrite.Plan {
 	inner := rewrite.Statement{
-		Effect: st.Effect, Fences: st.Fences, RowFences: st.RowFences, NewRows: st.NewRows, MayChangeToken: st.MayChangeToken, ChangesLexing: st.ChangesLexing, Verb: "EXECUTE",
+		PastReadOnly: st.PastReadOnly, Effect: st.Effect, Fences: st.Fences, RowFences: st.RowFences, NewRows: st.NewRows, MayChangeToken: st.MayChangeToken, ChangesLexing: st.ChangesLexing, Verb: "EXECUTE",
 	}
 	return &rewrite.Plan{
 		Statements: []rewrite.Statement{inner},
@@ -96,6 +96,10 @@ func (e *Engine) sentStatement(st *rewrite.Statement) (changesTx bool) {
 		e.token.rolledBack()
 	case rewrite.KindRollbackTo:
 		e.token.rolledBackTo()
+	case rewrite.KindRelease:
+		if e.cfg.Tokenless != TokenlessReadWrite {
+			e.tx.disturb() // ends read-only that began behind the savepoint (xact.c CommitSubTransaction)
+		}
 	case rewrite.KindDiscard:
 		e.reserved.lose()
 		e.token.disturb()

@@ -186,7 +186,7 @@ func (s *Server) serve(client net.Conn, pooled bool) {
 		s.refuse(l, refusal)
 		return
 	}
-	cfg := s.enroll(&start, pooled)
+	cfg := s.enroll(&start, pooled, tenure)
 	l.SetDeadline(time.Time{})
 	server.SetDeadline(time.Time{})
 

@@ -25,7 +25,8 @@ type Holder interface {
 type Tenure struct {
 	// Token is the session's fence.token; "" for none. The client cannot assign it.
 	Token string
-	// ReadOnly begins the session with default_transaction_read_only.
+	// ReadOnly: the session cannot write (TokenlessReadOnly). It begins with default_transaction_read_only too, which drivers
+	// look at.
 	ReadOnly bool
 	// Over ends the session, wherever it stands: what it has not committed is rolled back.
 	Over context.Context

@@ -111,3 +111,18 @@ func TestWaitingClientLeaves(t *testing.T) {
 	}
 	expectFatal(t, c, "57P03")
 }
+
+// A session that begins while another instance holds the lock is read-only, whatever the configuration says.
+func TestReadOnlyTenure(t *testing.T) {
+	s, _ := holdingServer(t, func(context.Context) (*Tenure, *wire.Error) { return nil, nil })
+	for _, tt := range []struct {
+		tenure *Tenure
+		want   TokenlessPolicy
+	}{{nil, TokenlessReadWrite}, {&Tenure{Token: "34"}, TokenlessReadWrite}, {&Tenure{ReadOnly: true}, TokenlessReadOnly}} {
+		cfg := s.enroll(&wire.Startup{}, false, tt.tenure)
+		s.discharge(cfg)
+		if cfg.Tokenless != tt.want || !cfg.TokenIsOurs {
+			t.Errorf("%+v: policy %v, the token is ours: %v", tt.tenure, cfg.Tokenless, cfg.TokenIsOurs)
+		}
+	}
+}

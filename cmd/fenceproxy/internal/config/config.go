@@ -19,6 +19,7 @@ type Config struct {
 	BareToken         string // fence that a bare token (34, no name) is meant for; "" means the only fence, if there is one
 	Opaque            Opaque
 	OpaqueCall        OpaqueCall
+	Tokenless         Tokenless
 	FunctionCalls     []string      // functions that clients may call outside of SQL: oids, or LargeObjects
 	TakeoverGrace     time.Duration // from the first request for a raise until backends in its way are ended
 	AnnounceRoles     []string      // roles whose sessions may announce a token; empty means all
@@ -117,6 +118,7 @@ func Default() *Config {
 		Hold:            Hold{WhenNotHeld: HoldWait, Wait: 60 * time.Second},
 		Opaque:          OpaqueAllow,
 		OpaqueCall:      OpaqueCallGuard,
+		Tokenless:       TokenlessReadWrite,
 		FunctionCalls:   []string{LargeObjects},
 		TakeoverGrace:   10 * time.Second,
 		AnnounceMaxJump: 1_000_000_000,

@@ -1,5 +1,7 @@
 package config
 
+import "slices"
+
 // Mode says what the proxy does with what it finds.
 type Mode string
 
@@ -16,6 +18,18 @@ const (
 	OpaqueAllow  Opaque = "allow"
 	OpaqueReject Opaque = "reject"
 )
+
+// Tokenless says what a session without a token may do that no fence forbids.
+type Tokenless string
+
+const (
+	TokenlessReadWrite      Tokenless = "readwrite"
+	TokenlessOpaqueReadOnly Tokenless = "opaque-readonly" // code that may write anything runs in a read-only transaction
+	TokenlessReadOnly       Tokenless = "readonly"        // all of it does
+)
+
+// Rank orders them by what they allow, the least last.
+func (t Tokenless) Rank() int { return slices.Index(tokenlesses, string(t)) }
 
 // OpaqueCall says what happens to CALL and DO, which may commit inside and so cannot always run behind a guard.
 type OpaqueCall string
@@ -43,7 +57,7 @@ type WhenNotHeld string
 const (
 	HoldWait     WhenNotHeld = "wait"     // it waits, at most Hold.Wait
 	HoldRefuse   WhenNotHeld = "refuse"   // an error
-	HoldReadOnly WhenNotHeld = "readonly" // a session without a token, read-only by default
+	HoldReadOnly WhenNotHeld = "readonly" // a session without a token, which is read-only
 )
 
 // TLSMode says which clients of TCP listeners have TLS.
@@ -104,6 +118,7 @@ const (
 var (
 	modes        = []string{string(ModeEnforce), string(ModeObserve), string(ModeOff)}
 	opaques      = []string{string(OpaqueAllow), string(OpaqueReject)}
+	tokenlesses  = []string{string(TokenlessReadWrite), string(TokenlessOpaqueReadOnly), string(TokenlessReadOnly)}
 	opaqueCalls  = []string{string(OpaqueCallGuard), string(OpaqueCallAllow), string(OpaqueCallReject)}
 	notHelds     = []string{string(HoldWait), string(HoldRefuse), string(HoldReadOnly)}
 	replications = []string{string(ReplicationRefuse), string(ReplicationAllow)}

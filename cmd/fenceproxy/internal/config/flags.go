@@ -97,7 +97,7 @@ func (v *flagValue) Type() string {
 		return "NAME"
 	case "decision_log":
 		return "VERDICTS"
-	case "opaque", "opaque_call":
+	case "opaque", "opaque_call", "tokenless":
 		return "POLICY"
 	}
 	return strings.ToUpper(v.setting.key[strings.LastIndexByte(v.setting.key, '.')+1:])

@@ -236,6 +236,7 @@ hold:
   wait: 1m
 opaque: allow
 opaque_call: guard
+tokenless: readwrite
 function_calls:
   - large_objects
 takeover:

@@ -62,6 +62,7 @@ func document(c *Config) []line {
 		{key: "bare_token", value: c.BareToken},
 		{key: "opaque", value: string(c.Opaque)},
 		{key: "opaque_call", value: string(c.OpaqueCall)},
+		{key: "tokenless", value: string(c.Tokenless)},
 		{key: "function_calls", list: true, empty: true, items: texts(c.FunctionCalls)},
 		{key: "takeover.grace", value: shortDuration(c.TakeoverGrace)},
 		{key: "announce.roles", list: true, items: texts(c.AnnounceRoles)},

@@ -89,6 +89,8 @@ var settings = []setting{
 		set: func(c *Config, v string) error { return setWord(&c.Opaque, "policy", opaques, v) }},
 	{key: "opaque_call", flag: "opaque-call", usage: "CALL and DO: guard, allow or reject",
 		set: func(c *Config, v string) error { return setWord(&c.OpaqueCall, "policy", opaqueCalls, v) }},
+	{key: "tokenless", flag: "tokenless", usage: "sessions without a token: readwrite, opaque-readonly or readonly",
+		set: func(c *Config, v string) error { return setWord(&c.Tokenless, "policy", tokenlesses, v) }},
 	{key: "function_calls", kind: kindFunctions, usage: "functions that may be called outside of SQL: large_objects, or oids",
 		set:   addFunctionCall,
 		reset: func(c *Config) { c.FunctionCalls = nil }},

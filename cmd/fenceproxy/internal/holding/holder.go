@@ -20,7 +20,7 @@ type WhenNotHeld string
 const (
 	Wait     WhenNotHeld = "wait"     // it waits, at most Config.Wait
 	Refuse   WhenNotHeld = "refuse"   // an error
-	ReadOnly WhenNotHeld = "readonly" // a session without a token that is read-only until the client says otherwise
+	ReadOnly WhenNotHeld = "readonly" // a session without a token, which is read-only
 )
 
 // Config of a Holder.

@@ -36,7 +36,7 @@ type Recorder struct {
 // verbCounters are the counters of a verb by effect, and whether it was fenced.
 type verbCounters [rewrite.EffectUnknown + 1][2]atomic.Pointer[prometheus.Counter]
 
-var guardNames = [relay.GuardSkipped + 1]string{"fast", "slow", "session", "skipped"}
+var guardNames = [relay.GuardSkipped + 1]string{"fast", "slow", "session", "readonly", "skipped"}
 
 var byNames = [relay.ByShadow + 1]string{"database", "proxy", "row", "shadow"}
 
