@@ -3,7 +3,9 @@ package rewrite
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -86,18 +88,18 @@ func TestI5NoneIsReadOnly(t *testing.T) {
 	var sc Scratch
 	texts := append(corpus(), readCorpus...)
 	tried, succeeded := 0, 0
-	for _, sql := range texts {
+	try := func(sql string) {
 		an := a.Analyze(&sc, []byte(sql), Settings{})
-		if an.Effect != EffectNone || len(an.Statements) != 1 {
-			continue
+		if an.Effect != EffectNone || len(an.Statements) != 1 || !scannable(sql) {
+			return
 		}
 		switch an.Statements[0].Kind {
 		case KindOther, KindSet, KindSetToken, KindResetToken, KindCopyOut, KindDeclare, KindPrepare, KindDeallocate:
 		default:
-			continue
+			return
 		}
 		run(t, conn, "SELECT nextval('s')")
-		run(t, conn, "BEGIN READ ONLY")
+		run(t, conn, "BEGIN READ ONLY; SET LOCAL statement_timeout = '2s'")
 		tried++
 		switch code := run(t, conn, sql); code {
 		case "":
@@ -105,11 +107,23 @@ func TestI5NoneIsReadOnly(t *testing.T) {
 		case "25006":
 			t.Errorf("%s: refused in a READ ONLY transaction", sql)
 		}
-		run(t, conn, "ROLLBACK")
+		run(t, conn, "ROLLBACK; RESET ALL; DEALLOCATE ALL")
+	}
+	for _, sql := range texts {
+		try(sql)
 	}
 	t.Logf("%d tried, %d ran to their end", tried, succeeded)
 	if succeeded < 100 {
 		t.Errorf("only %d of %d ran: the test has lost its power", succeeded, tried)
+	}
+	tried, succeeded = 0, 0
+	r := rand.New(rand.NewPCG(3, uint64(time.Now().UnixNano())))
+	for limit := time.Now().Add(max(mutateFor(), 3*time.Second)); time.Now().Before(limit); {
+		try(mutate(r, append(texts, writeCorpus...)))
+	}
+	t.Logf("generated: %d tried, %d ran to their end", tried, succeeded)
+	if succeeded < 20 {
+		t.Errorf("only %d of %d generated texts ran", succeeded, tried)
 	}
 	// and the test can tell: these are refused
 	for _, sql := range []string{"UPDATE accounts SET a = 1", "SELECT f(1)", "EXPLAIN SELECT f(1)", "SELECT nextval('s')", "SELECT 1 OPERATOR(app.+) 2", "SELECT query_to_xml('select g()', true, true, '')", "CALL pay(1)"} {

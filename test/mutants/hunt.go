@@ -59,14 +59,14 @@ var planted = []mutant{
 	{
 		name: "no guard",
 		file: "wire/relay/guard.go",
-		old:  "func (d *demand) none() bool { return !d.session && !d.readOnly && !d.someToken && d.fences.Empty() && d.rows.Empty() }",
-		new:  "func (d *demand) none() bool { return true }",
+		old:  "	return !d.session && !d.readOnly && !d.someToken && d.fences.Empty() && d.rows.Empty()\n",
+		new:  "	return true\n",
 	},
 	{
 		name: "one guard in a thousand is left out",
 		file: "wire/relay/guard.go",
-		old:  "func (d *demand) none() bool { return !d.session && !d.readOnly && !d.someToken && d.fences.Empty() && d.rows.Empty() }",
-		new:  "func (d *demand) none() bool { return rand.IntN(1000) == 0 || !d.session && d.fences.Empty() && d.rows.Empty() }",
+		old:  "	return !d.session && !d.readOnly && !d.someToken && d.fences.Empty() && d.rows.Empty()\n",
+		new:  "	return rand.IntN(1000) == 0 || !d.session && d.fences.Empty() && d.rows.Empty()\n",
 		and:  []edit{{"wire/relay/guard.go", "import (\n", "import (\n	\"math/rand/v2\"\n\n"}},
 	},
 	{

@@ -252,7 +252,7 @@ func (c *talk) prepare() {
 	c.server("3", "1", "3", "1", "Z I", "T", "D 34", "C SELECT 1", "C UPDATE 1", "Z I")
 }
 
-const simpleGuard = `EXECUTE "_5";EXECUTE "_6";`
+const simpleGuard = `EXECUTE "_6";EXECUTE "_7";`
 
 // simpleGuardReplies are the results of simpleGuard.
 var simpleGuardReplies = []string{"T", "D ", "C SELECT 1", "T", "D 34", "C SELECT 1"}
