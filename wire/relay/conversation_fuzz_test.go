@@ -37,7 +37,7 @@ func FuzzConversations(f *testing.F) {
 	f.Fuzz(func(t *testing.T, steps []byte) {
 		r := rand.New(&choices{bytes: steps, rest: rand.NewPCG(uint64(len(steps)), 4)})
 		msgs := script(r)
-		if !modelRun(t, cfg, r, msgs, map[string]int{}) {
+		if !modelRun(t, cfg, rowRules{}, r, msgs, map[string]int{}) {
 			t.Fatal(strings.Join(msgs, "\n  "))
 		}
 	})

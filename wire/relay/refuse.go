@@ -2,6 +2,7 @@ package relay
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/fenceproxy/fenceproxy/rewrite"
 	"github.com/fenceproxy/fenceproxy/tokens"
@@ -120,6 +121,11 @@ var refuseForeignSplice = refusal{Error: tokens.Error{
 	Hint:    "SET client_encoding = 'UTF8'.",
 }, by: ByProxy}
 
+var refuseNested = refusal{Error: tokens.Error{
+	Code:    tokens.CodeNotAllowed,
+	Message: "too many prepared statements and cursors execute one another",
+}, by: ByProxy}
+
 var refuseForeignName = refusal{Error: tokens.Error{
 	Code:    tokens.CodeNotAllowed,
 	Message: "names of prepared statements and portals must be ASCII through this proxy",
@@ -159,18 +165,44 @@ func (e *Engine) refusalOf(st *rewrite.Statement) *refusal {
 	return nil
 }
 
-// refusalOfRun: what EXECUTE or FETCH would run was parsed by a message of its own, and must not run.
-func (e *Engine) refusalOfRun(st *rewrite.Statement) (r *refusal) {
-	look := func(inner *rewrite.Statement) {
-		if r == nil && inner.Refuse != nil {
-			r = e.refusalOf(inner)
-		}
-	}
+// refusalOfRun: what EXECUTE or FETCH would run was parsed by a message of its own, and must not run, nor what that runs: the
+// protocol prepares EXECUTE, FETCH and PREPARE too, and EXECUTE and FETCH run them.
+func (e *Engine) refusalOfRun(st *rewrite.Statement) *refusal {
+	var seen []*named
+	return e.refusalBehind(st, &seen)
+}
+
+// maxBehind bounds the names that one EXECUTE may lead to through others.
+const maxBehind = 64
+
+// refusalBehind leaves out what it has seen: names may lead to each other.
+func (e *Engine) refusalBehind(st *rewrite.Statement, seen *[]*named) (r *refusal) {
+	var n *named
 	if st.Kind == rewrite.KindExecute {
-		e.executed(st, look)
-	} else {
-		e.fetched(st, look)
+		if s := e.names.statement([]byte(st.Name)); s != nil {
+			n = &s.named
+		}
+	} else if p := e.names.portal([]byte(st.Name)); p != nil && st.Name != "" {
+		n = &p.named
 	}
+	switch {
+	case n == nil || slices.Contains(*seen, n):
+		return nil
+	case len(*seen) == maxBehind:
+		return &refuseNested
+	}
+	*seen = append(*seen, n)
+	v := n.possible(e.segment)
+	v.each(func(p *rewrite.Plan) {
+		for i := 0; i < len(p.Statements) && r == nil; i++ {
+			switch inner := &p.Statements[i]; {
+			case inner.Refuse != nil:
+				r = e.refusalOf(inner)
+			case inner.Kind == rewrite.KindExecute || inner.Kind == rewrite.KindFetch:
+				r = e.refusalBehind(inner, seen)
+			}
+		}
+	})
 	return r
 }
 
