@@ -100,3 +100,33 @@ func TestSlotDone(t *testing.T) {
 	expect(t, "stale", app.do("SELECT fence.slot_done($1, 'b')", f), "ZF001")
 	expect(t, "not done by the zombie", state("b"), "ok:running")
 }
+
+// A slot of a schedule is forgotten after 400 days, one that is named by a key never is.
+func TestKeysAreNotForgotten(t *testing.T) {
+	w := newWorld(t)
+	f := w.fence(33)
+	c := w.dial("control")
+	begin := func(slot string) bool {
+		t.Helper()
+		run, _, _, err := BeginSlot(ctx, c.Conn, f, slot, Token{0, 33}, "node", false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return run
+	}
+	for _, slot := range []string{"key=once", "@daily 2024-01-01T00:00:00Z"} {
+		if !begin(slot) {
+			t.Fatalf("%s is not run", slot)
+		}
+		if _, err := EndSlot(ctx, c.Conn, f, slot, Token{0, 33}, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.su.must("UPDATE fence.slot SET ended_at = now() - interval '500 days' WHERE lock = $1", f)
+	if begin("key=once") {
+		t.Error("a key is run twice")
+	}
+	if !begin("@daily 2024-01-01T00:00:00Z") {
+		t.Error("a slot of long ago is remembered")
+	}
+}

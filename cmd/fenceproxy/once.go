@@ -8,6 +8,7 @@ import (
 	"os"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/robfig/cron/v3"
@@ -61,8 +62,8 @@ const slotTime = "2006-01-02T15:04:05Z"
 // slotName is the slot of a schedule that now falls into, by the UTC time of its beginning, or the key itself.
 func slotName(per string, now time.Time) (string, error) {
 	if key, ok := strings.CutPrefix(per, "key="); ok {
-		if key == "" || len(key) > 200 {
-			return "", errors.New("a key has 1 to 200 bytes")
+		if key == "" || len(key) > 200 || !utf8.ValidString(key) {
+			return "", errors.New("a key has 1 to 200 bytes of UTF-8")
 		}
 		return per, nil
 	}
@@ -94,7 +95,10 @@ func latest(s cron.Schedule, now time.Time) (time.Time, bool) {
 	return time.Time{}, false
 }
 
-const slotLimit = 10 * time.Second // for one exchange with the database
+const (
+	slotLimit = 10 * time.Second // for one exchange with the database
+	slotPause = 200 * time.Millisecond
+)
 
 // database calls do with a connection of its own: a job may take hours, and a connection that long is one more to lose.
 func (f *onceFlags) database(do func(ctx context.Context, conn *pgx.Conn) error) error {
@@ -147,11 +151,19 @@ func described(name string, s tokens.Slot) string {
 	return fmt.Sprintf("slot %q was begun %s, and lost with its node; --retry would run it again", name, by)
 }
 
-// end records the exit code. A slot that is another's by now needs no record of ours.
+// end records the exit code. A slot that is another's by now needs no record of ours. A database that is away may come back
+// while the lock is held: without the record the work would be done twice.
 func (f *onceFlags) end(lease *lockclient.Lease, code int) error {
 	fence := lease.Fence()
-	return f.database(func(ctx context.Context, conn *pgx.Conn) error {
-		_, err := tokens.EndSlot(ctx, conn, fence.Lock, f.slot, fence.Token, code)
-		return err
-	})
+	over := time.Now().Add(slotLimit)
+	for {
+		err := f.database(func(ctx context.Context, conn *pgx.Conn) error {
+			_, err := tokens.EndSlot(ctx, conn, fence.Lock, f.slot, fence.Token, code)
+			return err
+		})
+		if err == nil || lease.Check() != nil || time.Now().After(over) {
+			return err
+		}
+		time.Sleep(slotPause)
+	}
 }
