@@ -1,6 +1,6 @@
 // Bench prints this project's figures: transactions per second and proxy CPU time per transaction, by pgbench, for
-// PostgreSQL directly, pgbouncer in session mode, fenceproxy without and with a fence on the table, and fencing written by
-// hand. Routes alternate within each round and medians are compared. At the end each target is PASS or FAIL.
+// PostgreSQL directly, pgbouncer in session mode, fenceproxy without and with a fence on the table, with row tokens, and
+// fencing written by hand. Routes alternate within each round and medians are compared. At the end each target is PASS or FAIL.
 //
 //	go run ./test/bench          some twelve minutes, on an otherwise idle machine
 //	go run ./test/bench -short   half a minute, to see that it works; its figures say little
@@ -74,5 +74,8 @@ func run(p plan) (ok bool, err error) {
 	}
 	table(os.Stdout, all)
 	ok = judge(os.Stdout, all)
-	return judgeAllocations(os.Stdout) && ok, nil
+	ok = judgeAllocations(os.Stdout) && ok
+	ok = judgeRows(os.Stdout) && ok
+	triggerCost(os.Stdout)
+	return ok, nil
 }

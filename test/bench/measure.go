@@ -31,6 +31,7 @@ func (s *setting) routes(workload string) []route {
 	if workload == "update" {
 		list = append(list,
 			route{name: "fenced", address: s.fenced.Addr(), token: true, pid: s.fenced.Pid()},
+			route{name: "rows", address: s.rows.Addr(), token: true, pid: s.rows.Pid()},
 			route{name: "by hand", address: s.cluster.Addr(), script: "by hand"})
 	}
 	return list

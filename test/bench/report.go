@@ -13,10 +13,10 @@ import (
 func table(out io.Writer, cells []cell) {
 	fmt.Fprint(out, "\ntransactions per second, and in brackets µs of CPU per transaction of what stands between\n\n")
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(w, "workload\tfsync\tprotocol\tclients\tdirect\tpgbouncer\tunfenced\tfenced\tby hand\t")
+	fmt.Fprintln(w, "workload\tfsync\tprotocol\tclients\tdirect\tpgbouncer\tunfenced\tfenced\trows\tby hand\t")
 	for _, c := range cells {
 		fmt.Fprintf(w, "%s\t%s\t%s\t%d\t", c.workload, onOff(c.durable), c.mode, c.clients)
-		for _, route := range []string{"direct", "pgbouncer", "unfenced", "fenced", "by hand"} {
+		for _, route := range []string{"direct", "pgbouncer", "unfenced", "fenced", "rows", "by hand"} {
 			r, ok := c.results[route]
 			switch {
 			case !ok:
@@ -61,6 +61,7 @@ func judge(out io.Writer, cells []cell) (ok bool) {
 		}
 		if c.clients == 8 && c.durable {
 			check(c, "tps fenced / unfenced", c.results["fenced"].tps/c.results["unfenced"].tps, 0.85, true)
+			check(c, "tps row tokens / unfenced", c.results["rows"].tps/c.results["unfenced"].tps, 0.90, true)
 		}
 		check(c, "tps fenced / fencing by hand", c.results["fenced"].tps/c.results["by hand"].tps, 1.3, true)
 	}

@@ -27,7 +27,7 @@ func TestMedianOfRounds(t *testing.T) {
 // A target that is missed is said to be missed, and so is one that nothing was measured for.
 func TestJudge(t *testing.T) {
 	good := cell{workload: "update", mode: "simple", durable: true, clients: 8, results: map[string]result{
-		"pgbouncer": {tps: 1000, cpu: 10}, "unfenced": {tps: 1000, cpu: 17}, "fenced": {tps: 850, cpu: 20}, "by hand": {tps: 650},
+		"pgbouncer": {tps: 1000, cpu: 10}, "unfenced": {tps: 1000, cpu: 17}, "fenced": {tps: 850, cpu: 20}, "rows": {tps: 900, cpu: 20}, "by hand": {tps: 650},
 	}}
 	change := func(route string, r result) cell {
 		c := good
@@ -42,11 +42,13 @@ func TestJudge(t *testing.T) {
 		cell cell
 		fail string
 	}{
-		"all met":           {good, ""},
-		"too much CPU":      {change("unfenced", result{1000, 17.2}), "proxy CPU per transaction"},
-		"fences too slow":   {change("fenced", result{849, 20}), "tps fenced / unfenced"},
-		"no better by hand": {change("by hand", result{tps: 700}), "tps fenced / fencing by hand"},
-		"nothing measured":  {change("pgbouncer", result{}), "proxy CPU per transaction"},
+		"all met":             {good, ""},
+		"too much CPU":        {change("unfenced", result{1000, 17.2}), "proxy CPU per transaction"},
+		"row tokens too slow": {change("rows", result{899, 20}), "tps row tokens / unfenced"},
+		"no row tokens":       {change("rows", result{}), "tps row tokens / unfenced"},
+		"fences too slow":     {change("fenced", result{849, 20}), "tps fenced / unfenced"},
+		"no better by hand":   {change("by hand", result{tps: 700}), "tps fenced / fencing by hand"},
+		"nothing measured":    {change("pgbouncer", result{}), "proxy CPU per transaction"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var out strings.Builder
@@ -58,5 +60,23 @@ func TestJudge(t *testing.T) {
 				t.Errorf("printed\n%s", out.String())
 			}
 		})
+	}
+}
+
+func TestJudgeRowTimes(t *testing.T) {
+	lines := func(update, insert string) string {
+		return "BenchmarkSplice/hit/reject/row_update_params-2  100  9999999 ns/op\nBenchmarkSplice/hit/reject/row_update-2  100  300.5 ns/op\t 0 B/op\n" +
+			"BenchmarkSplice/hit/rewrite/row_update  100  " + update + " ns/op\nBenchmarkSplice/hit/reject/row_insert_1000-2 7 " + insert + " ns/op\n"
+	}
+	for name, test := range map[string]struct {
+		text, fail string
+	}{
+		"met": {lines("1000", "500000"), ""}, "update": {lines("1010", "1"), "UPDATE of one row"}, "insert": {lines("10", "501000"), "INSERT of 1,000 rows"},
+		"nothing": {"", "UPDATE of one row"},
+	} {
+		var out strings.Builder
+		if ok := judgeRowTimes(&out, test.text); ok != (test.fail == "") || test.fail != "" && !strings.Contains(out.String(), test.fail) || strings.Contains(out.String(), "FAIL") == ok {
+			t.Errorf("%s: %v\n%s", name, ok, out.String())
+		}
 	}
 }

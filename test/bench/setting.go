@@ -18,6 +18,7 @@ type setting struct {
 	cluster  *pgtest.Cluster
 	unfenced *proxytest.Proxy // the fence is on another table
 	fenced   *proxytest.Proxy
+	rows     *proxytest.Proxy // the fence has row tokens, on_stale: rewrite
 	bouncer  *bouncer.Bouncer
 	dir      string // scripts
 }
@@ -35,6 +36,13 @@ var scripts = map[string]string{
 	"by hand": "\\set aid random(1, 100000 * :scale)\nBEGIN;\nSELECT token FROM fence_by_hand WHERE name = 'bank' AND token <= " + token +
 		" FOR SHARE;\nUPDATE pgbench_accounts SET abalance = abalance + 1 WHERE aid = :aid;\nCOMMIT;\n",
 }
+
+const rowsConfig = `fences:
+  - name: rows
+    tables: [pgbench_accounts]
+    row_token: fencing_token
+    on_stale: rewrite
+`
 
 func newSetting(p plan, durable bool) (*setting, error) {
 	s := &setting{durable: durable}
@@ -56,7 +64,7 @@ func newSetting(p plan, durable bool) (*setting, error) {
 		{s.cluster.Program("psql"), "-qc", "CREATE DATABASE " + database, s.cluster.DSN("postgres", "postgres")},
 		{s.cluster.Program("pgbench"), "-iq", "-s", strconv.Itoa(p.scale), dsn},
 		{s.cluster.Program("psql"), "-qc", "CREATE TABLE fence_by_hand (name text PRIMARY KEY, token bigint); INSERT INTO fence_by_hand VALUES ('bank', " + token + ")", dsn},
-		{s.cluster.Program("psql"), "-qc", "ALTER TABLE pgbench_accounts SET (autovacuum_enabled = off)", dsn},
+		{s.cluster.Program("psql"), "-qc", "ALTER TABLE pgbench_accounts SET (autovacuum_enabled = off), ADD fencing_token bigint NOT NULL DEFAULT 0", dsn},
 		{binary, "init", "--dsn", dsn},
 	} {
 		if out, err := exec.Command(args[0], args[1:]...).CombinedOutput(); err != nil {
@@ -77,12 +85,19 @@ func newSetting(p plan, durable bool) (*setting, error) {
 	if s.fenced, err = proxytest.New(binary, dsn, "--fence", "bank=pgbench_accounts"); err != nil {
 		return s, err
 	}
+	file := filepath.Join(s.dir, "rows.yaml")
+	if err := os.WriteFile(file, []byte(rowsConfig), 0o600); err != nil {
+		return s, err
+	}
+	if s.rows, err = proxytest.New(binary, dsn, "--config", file); err != nil {
+		return s, err
+	}
 	s.bouncer, err = bouncer.Start(s.cluster, database, 100)
 	return s, err
 }
 
 func (s *setting) close() {
-	for _, p := range []*proxytest.Proxy{s.unfenced, s.fenced} {
+	for _, p := range []*proxytest.Proxy{s.unfenced, s.fenced, s.rows} {
 		if p != nil {
 			p.Kill()
 		}

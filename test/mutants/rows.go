@@ -188,4 +188,18 @@ var rowMutants = []mutant{
 		new:  "		j.st.NewRows = j.st.NewRows.Union(own)\n",
 		pkg:  relay, tests: "TestI1GuardsOfRowFences",
 	},
+	{
+		name: "rows: a Parse and a lone Query are spliced",
+		file: "wire/relay/splice.go",
+		old:  "	e.cmem = a.AppendSpliced(e.cmem, sql, 0, len(sql))\n",
+		new:  "	e.cmem = append(e.cmem, sql...)\n",
+		pkg:  e2e, tests: "TestRowTokensInPipelines|TestPreparedAcrossTokens|TestRowTokensAndCopy|TestWaysAround",
+	},
+	{
+		name: "rows: triggers hold what no text shows",
+		file: "tokens/schema/*.sql",
+		old:  "CREATE FUNCTION fence.guard_write() RETURNS trigger",
+		new:  "CREATE FUNCTION fence.guard_write() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN CASE TG_OP WHEN ''DELETE'' THEN old ELSE new END; END'; CREATE FUNCTION fence.guard_was() RETURNS trigger",
+		pkg:  e2e, tests: "TestWaysAround",
+	},
 }

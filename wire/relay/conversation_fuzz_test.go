@@ -27,17 +27,22 @@ func (c *choices) Uint64() uint64 {
 func FuzzConversations(f *testing.F) {
 	for seed := range uint64(20) {
 		chance := rand.NewPCG(seed, 3)
-		steps := make([]byte, 200)
+		steps := make([]byte, 200+seed%4)
 		for i := range steps {
 			steps[i] = byte(chance.Uint64())
 		}
 		f.Add(steps)
 	}
-	cfg := testConfig(f)
+	var cfgs []*Config
+	rules := []rowRules{{}, {column: true}, {column: true, rewrite: true}, {column: true, rewrite: true, named: true}}
+	for _, r := range rules {
+		cfgs = append(cfgs, r.config(f))
+	}
 	f.Fuzz(func(t *testing.T, steps []byte) {
 		r := rand.New(&choices{bytes: steps, rest: rand.NewPCG(uint64(len(steps)), 4)})
+		kind := len(steps) % len(rules)
 		msgs := script(r)
-		if !modelRun(t, cfg, rowRules{}, r, msgs, map[string]int{}) {
+		if !modelRun(t, cfgs[kind], rules[kind], r, msgs, map[string]int{}) {
 			t.Fatal(strings.Join(msgs, "\n  "))
 		}
 	})
