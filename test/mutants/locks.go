@@ -167,13 +167,6 @@ var lockMutants = []mutant{
 		pkg:  runs, tests: "TestNothingOutlivesTheWindow/.*/wrapper_stopped",
 	},
 	{
-		name: "run: the lock is released when the command is gone, not before",
-		file: "cmd/fenceproxy/internal/guardian/main.go",
-		old:  "		if over && (w.group.gone()",
-		new:  "		if over && (true || w.group.gone()",
-		pkg:  runs, tests: "TestSignals|TestLost|TestNothingOutlivesTheWindow",
-	},
-	{
 		name: "run: what has left the group goes with it when the lock is lost",
 		file: "cmd/fenceproxy/internal/guardian/main.go",
 		old:  "	if w.lost {\n		killDescendants(nil)\n	}\n",
@@ -186,7 +179,7 @@ var lockMutants = []mutant{
 		old:  "		w.obey(orders.take()) // first: the deadline may have moved\n		t := now()\n",
 		new:  "		t := now()\n",
 		and:  []edit{{"cmd/fenceproxy/internal/guardian/main.go", "		case <-orders.more:\n", "		case <-orders.more:\n			w.obey(orders.take())\n"}},
-		pkg:  runs, tests: "TestGuardianStoppedForAWhile",
+		pkg:  "cmd/fenceproxy/internal/guardian", tests: "TestRenewalThatCame",
 	},
 	{
 		name: "lock, elect: output that nobody reads releases",

@@ -181,6 +181,13 @@ func TestSignals(t *testing.T) {
 	if left := p.children(); len(left) > 0 {
 		t.Error("left:", left)
 	}
+	// It may end in its own time, within the grace.
+	ready, swept := filepath.Join(t.TempDir(), "ready"), filepath.Join(t.TempDir(), "swept")
+	p = w.run("sweep", `(trap "sleep 0.3; touch `+swept+`; exit" TERM; touch `+ready+`; while :; do sleep 0.02; done) & while ! test -e `+ready+`; do sleep 0.02; done`)
+	p.wantExit(0)
+	if _, err := os.Stat(swept); err != nil {
+		t.Error("what was left behind got no time to end:", err)
+	}
 
 	// While it waits for the lock a signal ends run itself.
 	held, err := w.client.Lock(ctx, "sig")
