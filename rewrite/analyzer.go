@@ -18,6 +18,7 @@ const (
 type Analyzer struct {
 	tables    tables
 	functions functions
+	callers   callers    // functions of the catalog
 	rows      *rowFences // nil without row tokens
 	maxParse  int
 	exact     *cache // by text: what a literal decides, what cannot be read, and texts without literals
@@ -49,7 +50,7 @@ func New(cfg Config) (*Analyzer, error) {
 		return nil, err
 	}
 	a := &Analyzer{
-		tables: t, functions: f, rows: r, maxParse: min(cfg.MaxParseBytes, math.MaxInt32/4),
+		tables: t, functions: f, callers: newCallers(cfg.Fences), rows: r, maxParse: min(cfg.MaxParseBytes, math.MaxInt32/4),
 		exact: newCache(cfg.CacheBytes), shapes: newCache(cfg.CacheBytes), unknown: map[string]*Plan{},
 	}
 	a.asciiNames = true
@@ -57,6 +58,11 @@ func New(cfg Config) (*Analyzer, error) {
 		a.asciiNames = a.asciiNames && isASCII(f.RowToken) && isASCII(f.Scope)
 		for _, t := range f.Tables {
 			a.asciiNames = a.asciiNames && isASCII(t)
+		}
+		for _, names := range [][]Name{f.Found.Children, f.Found.Views, f.Found.Functions} {
+			for _, n := range names {
+				a.asciiNames = a.asciiNames && isASCII(n.Schema) && isASCII(n.Name)
+			}
 		}
 	}
 	for _, why := range []string{
@@ -279,5 +285,5 @@ func hasHighBit(sql []byte) bool {
 	return false
 }
 
-// ASCIINames reports whether the names of all fenced tables, schemas and columns in the configuration are ASCII.
+// ASCIINames reports whether the names of all fenced tables, schemas and columns are ASCII, and of what was found.
 func (a *Analyzer) ASCIINames() bool { return a.asciiNames }

@@ -15,6 +15,8 @@ type Fence struct {
 	Scope string
 	// BareToken: a token without a name is for this fence.
 	BareToken bool
+	// Found is what the catalog adds to Tables.
+	Found Found
 }
 
 // Config is what Analyze decides by. Immutable; a reload makes a new Analyzer.

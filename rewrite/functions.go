@@ -74,6 +74,9 @@ func newFunctions(names []string) (functions, error) {
 // call judges a function call; its arguments are judged by themselves.
 func (j *judge) call(x *pg.FuncCall) {
 	n := lastTwo(x.Funcname)
+	if !j.a.functions[n] {
+		j.calls(n)
+	}
 	switch catalog := n.schema == "" || n.schema == "pg_catalog"; {
 	case j.a.functions[n]:
 	case catalog && locker(n.name):

@@ -58,7 +58,7 @@ func (j *judge) write(rv *pg.RangeVar) {
 
 func (j *judge) writeName(n tableName) {
 	j.effect(EffectWrite)
-	j.fence(j.a.tables.find(n))
+	j.fence(j.fencesOf(n))
 	switch {
 	case n.schema == fenceSchema:
 		j.refuse("changing schema " + fenceSchema)
@@ -80,7 +80,10 @@ func (j *judge) statement(n *pg.Node) Statement {
 		j.st.MayChangeToken, j.st.ChangesLexing = true, true
 	}
 	if j.st.Kind == KindNoBlock { // no guard can run in front of it; what needs one is refused already
-		j.st.Fences = FenceSet{}
+		j.st.Fences, j.st.Uses = FenceSet{}, nil
+	}
+	if !isTemporary(n) {
+		j.st.Catalog = changingVerbs[j.st.Verb]
 	}
 	return j.st
 }
@@ -173,11 +176,13 @@ func (j *judge) lock(x *pg.LockStmt) {
 	j.effect(EffectLock)
 	for _, r := range x.Relations {
 		rv := r.GetRangeVar()
-		fences := j.a.tables.find(tableName{rv.GetSchemaname(), rv.GetRelname()})
 		if rv.GetSchemaname() == fenceSchema {
 			j.refuse("locking schema " + fenceSchema)
 		}
-		if x.Mode >= shareLock && !fences.Empty() {
+		if x.Mode < shareLock {
+			continue
+		}
+		if fences := j.fencesOf(tableName{rv.GetSchemaname(), rv.GetRelname()}); !fences.Empty() {
 			j.effect(EffectWrite)
 			j.fence(fences)
 		}

@@ -109,6 +109,7 @@ type tables struct {
 type tablePattern struct {
 	tableName
 	fence FenceSet
+	exact bool // a * in it is a character of the name
 }
 
 func newTables(fences []Fence) (tables, error) {
@@ -132,7 +133,12 @@ func newTables(fences []Fence) (tables, error) {
 			if p.schema == fenceSchema {
 				return tables{}, fmt.Errorf("fence %q: table %q: schema %s belongs to fenceproxy", f.Name, s, fenceSchema)
 			}
-			t.patterns = append(t.patterns, tablePattern{p, newFenceSet(i)})
+			t.patterns = append(t.patterns, tablePattern{tableName: p, fence: newFenceSet(i)})
+		}
+		for _, names := range [][]Name{f.Found.Children, f.Found.Views} {
+			for _, n := range names {
+				t.patterns = append(t.patterns, tablePattern{tableName{n.Schema, n.Name}, newFenceSet(i), true})
+			}
 		}
 	}
 	t.all = newFenceSet(index...)
@@ -148,7 +154,7 @@ func (t *tables) find(n tableName) FenceSet {
 	}
 	for i := range t.patterns {
 		p := &t.patterns[i]
-		if (p.name == "*" || sameName(p.name, n.name)) && (p.schema == "" || n.schema == "" || sameName(p.schema, n.schema)) {
+		if (p.name == "*" && !p.exact || sameName(p.name, n.name)) && (p.schema == "" || n.schema == "" || sameName(p.schema, n.schema)) {
 			s = s.Union(p.fence)
 		}
 	}

@@ -154,6 +154,10 @@ func (j *judge) createSchema(x *pg.CreateSchemaStmt) {
 		st := inner.statement(e)
 		j.effect(st.Effect)
 		j.fence(st.Fences)
+		if st.Uses != nil {
+			j.uses().tables = append(j.uses().tables, st.Uses.tables...)
+			j.uses().calls = append(j.uses().calls, st.Uses.calls...)
+		}
 		if j.st.Refuse == nil {
 			j.st.Refuse = st.Refuse
 		}

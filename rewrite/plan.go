@@ -85,11 +85,14 @@ type Statement struct {
 	// PastReadOnly is set when a READ ONLY transaction does not keep the statement from what it does: COPY with a file or
 	// program of the server, functions that change the server but no table, connections to other servers.
 	PastReadOnly bool
-	Name         string   // prepared statement, savepoint or cursor, folded as PostgreSQL folds it
-	Token        *Token   // for KindSetToken
-	Refuse       *Refusal // not nil: refuse, whatever the mode of the fence
-	Shape        uint64   // fingerprint of the shape of the text, for logs; 0 when it could not be read
-	Verb         string   // command word for metrics and explain: "UPDATE", "COPY FROM", "SELECT"; closed set
+	Catalog      CatalogChange // DDL
+	// Uses are for Analyzer.Again; nil when there is nothing to look at again.
+	Uses   *Uses
+	Name   string   // prepared statement, savepoint or cursor, folded as PostgreSQL folds it
+	Token  *Token   // for KindSetToken
+	Refuse *Refusal // not nil: refuse, whatever the mode of the fence
+	Shape  uint64   // fingerprint of the shape of the text, for logs; 0 when it could not be read
+	Verb   string   // command word for metrics and explain: "UPDATE", "COPY FROM", "SELECT"; closed set
 }
 
 // edit is a change of the text, anchored at a token, so that it holds for all texts of a shape.
@@ -114,6 +117,7 @@ type Plan struct {
 	Plain bool
 	// Failure says why the text is EffectUnknown ("" otherwise), for explain and the log; never holds a literal.
 	Failure string
+	Catalog CatalogChange // greatest of Statements
 	// ASCIISplice: what is spliced in is ASCII, apart from copies of the text itself.
 	ASCIISplice bool
 
@@ -124,6 +128,9 @@ type Plan struct {
 
 // Spliced reports whether the text must be changed before it may be sent: see Analysis.Patches.
 func (p *Plan) Spliced() bool { return len(p.edits) > 0 }
+
+// RestsOnCatalog reports whether the plan took the columns of a table from the catalog.
+func (p *Plan) RestsOnCatalog() bool { return p.catalog != 0 }
 
 // Analysis is a Plan laid over one text.
 type Analysis struct {

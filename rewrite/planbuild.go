@@ -6,6 +6,7 @@ func (p *Plan) add(st Statement, first int32) {
 	p.first = append(p.first, first)
 	p.Fences = p.Fences.Union(st.Fences)
 	p.Effect = max(p.Effect, st.Effect)
+	p.Catalog = max(p.Catalog, st.Catalog)
 	p.Plain = len(p.Statements) == 1 && st.plain() || p.Plain && st.plain()
 }
 
@@ -28,6 +29,7 @@ func (p *Plan) size() int64 {
 	for i := range p.Statements {
 		st := &p.Statements[i]
 		n += 200 + len(st.Name) + 8*len(st.Fences.words)
+		n += int(st.Uses.size())
 		if st.Token != nil {
 			n += 32 + len(st.Token.Value)
 		}

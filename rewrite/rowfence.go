@@ -16,7 +16,9 @@ const (
 
 // Table is what a Catalog knows of a table.
 type Table struct {
-	Columns []string // in their order, the row token's included; names as the catalog stores them
+	// Columns are in their order, the row token's included; names as the catalog stores them. None: there is such a table, but
+	// what it is like is not certain now.
+	Columns []string
 	// Types of the columns as SQL writes them, without modifiers (format_type(atttypid, NULL)); nil if not known. A new
 	// row whose fence depends on a parameter (Scope) needs the type of that.
 	Types []string
@@ -157,6 +159,7 @@ func (f *rowFence) filter(row string) string {
 // rowFences finds the row tokens of a table.
 type rowFences struct {
 	patterns []rowPattern
+	views    []tableName
 	set      FenceSet // of fences with StaleRewrite
 	catalog  Catalog
 }
@@ -186,6 +189,7 @@ func newRowFences(fences []Fence, catalog Catalog) (*rowFences, error) {
 			}
 			r.patterns = append(r.patterns, rowPattern{p, f})
 		}
+		r.addFound(fences, i, f)
 		if f.rewrite {
 			r.set = r.set.Union(newFenceSet(i))
 		}

@@ -28,7 +28,7 @@ func (j *judge) target(rv *pg.RangeVar, node proto.Message) {
 	}
 	j.effect(EffectWrite)
 	own := newFenceSet(f.index)
-	j.fence(j.a.tables.find(tableName{rv.Schemaname, rv.Relname}).without(own))
+	j.fence(j.a.tables.find(tableName{rv.Schemaname, rv.Relname}).without(own)) // rowFence has kept the name
 	if inserts(node) {
 		j.st.NewRows = j.st.NewRows.Union(own)
 	} else {
@@ -57,7 +57,17 @@ func (j *judge) rowFence(rv *pg.RangeVar) *rowFence {
 	if j.a.rows == nil || rv == nil || rv.Relpersistence == "t" {
 		return nil
 	}
-	f, many := j.a.rows.find(tableName{rv.Schemaname, rv.Relname}, &j.asked)
+	n := tableName{rv.Schemaname, rv.Relname}
+	f, many := j.a.rows.find(n, &j.asked)
+	used := usedTable{tableName: n, rows: true}
+	if f != nil {
+		used.row = f.index + 1
+	}
+	j.uses().table(used)
+	if j.a.rows.view(n) {
+		j.refuseRow(throughView)
+		return nil
+	}
 	if many {
 		j.refuseRow(cannotStamp("a table of several fences with row tokens",
 			"Write the table with its schema, or configure it in one fence only."))

@@ -158,7 +158,7 @@ func (s *splicer) columns(in insertion, rv *pg.RangeVar, f *rowFence) ([]string,
 	if c := s.a.rows.catalog; c != nil {
 		t, known = c.Table(rv.Schemaname, rv.Relname)
 	}
-	if !known {
+	if !known || len(t.Columns) == 0 {
 		return nil, cannotStamp("INSERT without a list of columns into a table that fenceproxy does not know",
 			"Name the columns: INSERT INTO table (a, b) VALUES ...")
 	}

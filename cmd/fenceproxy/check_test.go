@@ -54,8 +54,8 @@ note: fence billing: invoices means 2 tables: "old"."invoices", "public"."invoic
 problem: fence billing: table payments does not exist
 problem: fence billing: nowhere.* matches no table
 note: fence billing: "public"."recent" is a view; writes to the tables below it are fenced only if these are named
-problem: fence jobs: 1 partition or child table is not named, writes by their own name are not fenced: "public"."jobs_1"
-problem: fence parts: 2 partitions or child tables are not named, writes by their own name are not fenced: "public"."parts_1", "public"."parts_2"
+problem: fence jobs: 1 partition or child table is not named, writes by their own name are fenced only while serve can read the catalog: "public"."jobs_1"
+problem: fence parts: 2 partitions or child tables are not named, writes by their own name are fenced only while serve can read the catalog: "public"."parts_1", "public"."parts_2"
 note: no triggers: writes that no statement's text shows, and those past the proxy, are not fenced (fenceproxy init --triggers)
 `, "fenceproxy: the database does not fit the configuration\n")
 

@@ -83,7 +83,7 @@ func evictWith(url string, grace time.Duration) string {
 
 // pages are those of the admin listener that depend on the configuration.
 func (p *proxy) pages() []admin.Page {
-	pages := []admin.Page{admin.ReloadPage(p.reloadByAdmin)}
+	pages := []admin.Page{admin.ReloadPage(p.reloadByAdmin), p.catalogPage()}
 	if p.holder == nil {
 		return pages
 	}

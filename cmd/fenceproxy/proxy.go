@@ -19,6 +19,7 @@ import (
 	"github.com/fenceproxy/fenceproxy/cmd/fenceproxy/internal/verifiers"
 	"github.com/fenceproxy/fenceproxy/rewrite"
 	"github.com/fenceproxy/fenceproxy/tokens"
+	"github.com/fenceproxy/fenceproxy/tokens/catalog"
 	"github.com/fenceproxy/fenceproxy/wire/relay"
 )
 
@@ -47,6 +48,7 @@ type proxy struct {
 	running     context.Context // until the proxy is closed
 	stop        context.CancelFunc
 	reloading   sync.Mutex
+	watchers    []*catalog.Watcher // of all catalogs; under reloading once the proxy runs
 	retirements sync.WaitGroup
 	draining    atomic.Bool
 }
@@ -103,9 +105,9 @@ func assemble(c *config.Config, load loader, log *logging.Logger, loops int) (*p
 	}
 	p.current.Store(first)
 	m.RegisterPlans(func() metrics.Plans {
-		s := p.current.Load()
-		return plans(s.analyzer.Stats()).Plus(s.retired)
+		return p.current.Load().plans()
 	})
+	m.RegisterCatalogs(p.databases)
 	p.ready = admin.NewReadiness(ping, p.controlChanged)
 	sc := relay.ServerConfig{
 		Current:   func() *relay.Config { return p.current.Load().session },
@@ -203,6 +205,9 @@ func (p *proxy) close() {
 		p.holder.Close() // after the sessions: nobody else may begin before they have ended
 	}
 	p.retirements.Wait()
+	for _, w := range p.watchers {
+		w.Close()
+	}
 	if p.control != nil {
 		p.control.Close()
 	}

@@ -78,6 +78,7 @@ func (p *proxy) tryReload() (*reloaded, error) {
 	p.metrics.SetFences(c.FenceNames())
 	p.current.Store(next)
 	p.apply(c)
+	p.lookAgain()
 	r := &reloaded{Changed: append([]string{}, changed...), Restart: append([]string{}, restart...)}
 	if retire {
 		r.Ending, r.Within = p.server.Old(), c.DrainTimeout.String()

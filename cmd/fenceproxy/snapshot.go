@@ -9,6 +9,7 @@ import (
 	"github.com/fenceproxy/fenceproxy/cmd/fenceproxy/internal/metrics"
 	"github.com/fenceproxy/fenceproxy/rewrite"
 	"github.com/fenceproxy/fenceproxy/tokens"
+	"github.com/fenceproxy/fenceproxy/tokens/catalog"
 	"github.com/fenceproxy/fenceproxy/wire/relay"
 )
 
@@ -17,6 +18,7 @@ type snapshot struct {
 	config   *config.Config
 	analyzer *rewrite.Analyzer
 	session  *relay.Config // of sessions that begin now
+	catalogs *catalogs     // nil when none are read
 	fresh    map[string]bool
 	inForce  chan struct{} // closed when no session of a lower generation is left
 	retired  metrics.Plans // counters of the analyzers of before
@@ -30,22 +32,34 @@ func (p *proxy) first(c *config.Config) (*snapshot, error) {
 	}
 	s := &snapshot{config: c, analyzer: analyzer, inForce: make(chan struct{})}
 	close(s.inForce)
-	s.session = sessionConfig(c, analyzer)
+	watcher, err := p.newWatcher(c)
+	if err != nil {
+		return nil, err
+	}
+	s.catalogs = p.newCatalogs(watcher, c, analyzer)
+	s.session = s.sessionConfig()
 	s.session.Known, s.session.Shadow = &p.known, &relay.ShadowMarks{}
 	return s, p.addAnnouncer(s)
 }
 
 // next is the snapshot of c behind s. retire: it gets a generation of its own, because sessions of s must end.
 func (p *proxy) next(s *snapshot, c *config.Config, retire bool) (*snapshot, error) {
-	n := &snapshot{config: c, analyzer: s.analyzer, inForce: s.inForce, fresh: s.fresh, retired: s.retired}
+	n := &snapshot{config: c, analyzer: s.analyzer, catalogs: s.catalogs, inForce: s.inForce, fresh: s.fresh, retired: s.retired}
 	if !reflect.DeepEqual(c.Rewrite(), s.config.Rewrite()) {
 		analyzer, err := rewrite.New(c.Rewrite())
 		if err != nil {
 			return nil, err
 		}
-		n.analyzer, n.retired = analyzer, plans(s.analyzer.Stats()).Plus(s.retired)
+		n.analyzer, n.retired = analyzer, s.plans()
+		var watcher *catalog.Watcher
+		if s.catalogs != nil && reflect.DeepEqual(c.Fences, s.config.Fences) {
+			watcher = s.catalogs.watcher
+		} else if watcher, err = p.newWatcher(c); err != nil {
+			return nil, err
+		}
+		n.catalogs = p.newCatalogs(watcher, c, n.analyzer)
 	}
-	n.session = sessionConfig(c, n.analyzer)
+	n.session = n.sessionConfig()
 	n.session.Known, n.session.Shadow, n.session.Generation = s.session.Known, s.session.Shadow, s.session.Generation
 	if retire {
 		n.session.Generation++
@@ -132,8 +146,21 @@ func (a *announcer) isFresh(name string) bool {
 	return false
 }
 
+// plans are the counters of all analyzers that there are and were.
+func (s *snapshot) plans() metrics.Plans {
+	sum := plans(s.analyzer.Stats()).Plus(s.retired)
+	if s.catalogs != nil {
+		more := s.catalogs.plans()
+		bytes := sum.Bytes + more.Bytes
+		sum = sum.Plus(more)
+		sum.Bytes = bytes
+	}
+	return sum
+}
+
 // sessionConfig is what sessions run under.
-func sessionConfig(c *config.Config, analyzer *rewrite.Analyzer) *relay.Config {
+func (s *snapshot) sessionConfig() *relay.Config {
+	c, analyzer := s.config, s.analyzer
 	r := &relay.Config{
 		Mode:              relay.ModeEnforce,
 		Analyzer:          analyzer,
@@ -145,6 +172,9 @@ func sessionConfig(c *config.Config, analyzer *rewrite.Analyzer) *relay.Config {
 		AllowRoleToken:    c.AllowRoleToken,
 		MaxStatementBytes: int(c.Limits.MaxStatementBytes),
 		Idle:              relay.IdleLimits{Outside: c.Limits.IdleTimeout, Inside: c.Limits.IdleInTransaction},
+	}
+	if s.catalogs != nil {
+		r.Judges = s.catalogs
 	}
 	switch c.Mode {
 	case config.ModeObserve:

@@ -204,7 +204,7 @@ var mutants = []mutant{
 	{
 		name: "unknown is guarded",
 		file: "wire/relay/guard.go",
-		old:  "		d.fences = e.cfg.Analyzer.All()\n",
+		old:  "		d.fences = e.analyzer.All()\n",
 		pkg:  e2e, tests: "TestUnreadableTextIsGuarded",
 	},
 	{

@@ -93,7 +93,7 @@ function quoted
 function to_ty
 function touch
 function touch_atomic`)
-		wantText(t, fmt.Sprint(s.Fences[0].Aliases()), "[[public part_1] [public part_1a] [public odd] [public seen] [public seen_again]]")
+		wantText(t, fmt.Sprint(append(s.Fences[0].Children(), s.Fences[0].Views()...)), "[[public part_1] [public part_1a] [public odd] [public seen] [public seen_again]]")
 		if u := s.Fences[0].Unmatched; len(u) != 1 || u[0].Text != "nowhere" {
 			t.Errorf("unmatched: %v", u)
 		}

@@ -3,6 +3,8 @@ package catalog
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -18,6 +20,7 @@ type WatcherConfig struct {
 	Fences []Fence       //
 	Every  time.Duration // between two looks when nobody tells of a change; 0 means 10 s, at least 100 ms
 	Log    *zap.Logger   // may be nil
+	Failed func()        // called for each look that failed; may be nil
 }
 
 // Watcher keeps a Snapshot for each database that it is asked for, on one connection each. Safe for concurrent use.
@@ -53,6 +56,9 @@ func NewWatcher(cfg WatcherConfig) (*Watcher, error) {
 		cfg.Every = 10 * time.Second
 	}
 	cfg.Every = max(cfg.Every, 100*time.Millisecond)
+	if cfg.Failed == nil {
+		cfg.Failed = func() {}
+	}
 	if cfg.Log == nil {
 		cfg.Log = zap.NewNop()
 	}
@@ -67,30 +73,97 @@ func (w *Watcher) Close() {
 	w.work.Wait()
 }
 
-// Database returns what is known of a database, and begins to watch it.
+// maxDatabases bounds those that are watched at a time: each takes a connection.
+const maxDatabases = 100
+
+// linger is how long a database is watched that nobody asks for any more. DROP DATABASE waits 5 s for other sessions to
+// end (procarray.c CountOtherDBBackends).
+const linger = 2 * time.Second
+
+// Database returns what is known of a database, and begins to watch it. Watched.Leave must follow. nil when too many are
+// watched.
 func (w *Watcher) Database(name string) *Watched {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	d := w.dbs[name]
 	if d == nil {
-		d = &Watched{name: name, watcher: w, again: make(chan struct{}, 1), changed: make(chan struct{})}
+		if len(w.dbs) >= maxDatabases || w.ctx.Err() != nil {
+			return nil
+		}
+		d = &Watched{name: name, watcher: w, again: make(chan struct{}, 1), changed: make(chan struct{}), settled: make(chan struct{})}
+		d.ctx, d.cancel = context.WithCancel(w.ctx)
 		w.dbs[name] = d
 		w.work.Go(d.run)
 	}
+	d.users++
 	return d
+}
+
+// Databases are those that are watched, in no order.
+func (w *Watcher) Databases() []*Watched {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Collect(maps.Values(w.dbs))
+}
+
+// Leave: whoever has asked for the database needs it no more. It goes on to answer with what it knew last.
+func (d *Watched) Leave() {
+	w := d.watcher
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if d.users--; d.users > 0 {
+		return
+	}
+	left := d.lefts + 1
+	d.lefts = left
+	time.AfterFunc(linger, func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if d.users == 0 && d.lefts == left {
+			d.forget()
+		}
+	})
+}
+
+// forget ends the watch; under Watcher.mu.
+func (d *Watched) forget() {
+	d.cancel()
+	if d.watcher.dbs[d.name] == d {
+		delete(d.watcher.dbs, d.name)
+	}
 }
 
 // Watched is a database that is watched.
 type Watched struct {
 	name    string
 	watcher *Watcher
+	ctx     context.Context
+	cancel  context.CancelFunc
 	again   chan struct{}
 	now     atomic.Pointer[Snapshot]
+	asked   atomic.Uint64 // calls of Outdate
+	seen    atomic.Uint64 // and how many of them the last look came after
+	users   int           // under Watcher.mu
+	lefts   int           // likewise: how often nobody was left
+	settled chan struct{} // closed after the first look
+	first   sync.Once
 
 	mu      sync.Mutex
 	changed chan struct{}
 	err     error
 }
+
+// Name is the database's.
+func (d *Watched) Name() string { return d.name }
+
+// Settled is closed once the database was looked at, whether that worked or not.
+func (d *Watched) Settled() <-chan struct{} { return d.settled }
+
+// Current reports whether there was a look after the last Outdate.
+func (d *Watched) Current() bool { return d.seen.Load() >= d.asked.Load() }
+
+// Ended reports whether the database is not watched any more.
+func (d *Watched) Ended() bool { return d.ctx.Err() != nil }
 
 // Snapshot is the newest one, nil as long as there is none.
 func (d *Watched) Snapshot() *Snapshot { return d.now.Load() }
@@ -109,7 +182,13 @@ func (d *Watched) Err() error {
 	return d.err
 }
 
-// Reload asks for a look at once: after DDL was seen, or at an operator's word.
+// Outdate is Reload, and Current is false until that look: DDL was seen.
+func (d *Watched) Outdate() {
+	d.asked.Add(1)
+	d.Reload()
+}
+
+// Reload asks for a look at once: what leads to a fence may have changed, or at an operator's word.
 func (d *Watched) Reload() {
 	select {
 	case d.again <- struct{}{}:
@@ -119,24 +198,31 @@ func (d *Watched) Reload() {
 
 func (d *Watched) run() {
 	w := d.watcher
-	for w.ctx.Err() == nil {
+	defer d.first.Do(func() { close(d.settled) })
+	for d.ctx.Err() == nil {
 		err := d.watch()
-		if w.ctx.Err() != nil {
+		if d.ctx.Err() != nil {
 			return
 		}
 		d.mu.Lock()
+		again := d.err != nil
 		d.err = err
 		d.mu.Unlock()
-		w.cfg.Log.Error("cannot read the catalog", zap.String("database", d.name), zap.Error(err))
+		d.first.Do(func() { close(d.settled) })
+		w.cfg.Failed()
+		if !again { // once until it works again
+			w.cfg.Log.Error("cannot read the catalog: sessions are judged by the configuration, and by what was read before",
+				zap.String("database", d.name), zap.Error(err))
+		}
 		var pg *pgconn.PgError
 		if errors.As(err, &pg) && pg.Code == "3D000" { // dropped: whoever connects to one of this name asks again
 			w.mu.Lock()
-			delete(w.dbs, d.name)
+			d.forget()
 			w.mu.Unlock()
 			return
 		}
 		select {
-		case <-w.ctx.Done():
+		case <-d.ctx.Done():
 		case <-d.again:
 		case <-time.After(w.cfg.Every):
 		}
@@ -148,7 +234,7 @@ func (d *Watched) watch() error {
 	w := d.watcher
 	cfg := w.base.Copy()
 	cfg.Database = d.name
-	conn, err := pgx.ConnectConfig(w.ctx, cfg)
+	conn, err := pgx.ConnectConfig(d.ctx, cfg)
 	if err != nil {
 		return err
 	}
@@ -157,27 +243,33 @@ func (d *Watched) watch() error {
 		defer cancel()
 		conn.Close(ctx)
 	}()
-	if _, err := conn.Exec(w.ctx, "SET statement_timeout = '1min'; SET default_transaction_read_only = on; LISTEN fence_ddl"); err != nil {
+	if _, err := conn.Exec(d.ctx, "SET statement_timeout = '1min'; SET default_transaction_read_only = on; LISTEN fence_ddl"); err != nil {
 		return err
 	}
 	for {
 		// Counted before the look: what changes during it is found the next time.
-		before, err := counters(w.ctx, conn)
+		before, err := counters(d.ctx, conn)
 		if err != nil {
 			return err
 		}
+		begin := time.Now()
 		if err := d.look(conn); err != nil {
 			return err
 		}
+		rest := begin.Add(min(10*time.Since(begin), time.Second)) // much DDL shall not keep the server busy with this
 		for skipped := 0; skipped < 9; skipped++ {
 			told, err := d.wait(conn)
 			if err != nil {
 				return err
 			}
 			if told {
+				select {
+				case <-d.ctx.Done():
+				case <-time.After(time.Until(rest)):
+				}
 				break
 			}
-			now, err := counters(w.ctx, conn)
+			now, err := counters(d.ctx, conn)
 			if err != nil {
 				return err
 			}
@@ -190,7 +282,7 @@ func (d *Watched) watch() error {
 
 // wait returns true when somebody told of a change, false when it is time to look for oneself.
 func (d *Watched) wait(conn *pgx.Conn) (told bool, err error) {
-	ctx, cancel := context.WithTimeout(d.watcher.ctx, d.watcher.cfg.Every)
+	ctx, cancel := context.WithTimeout(d.ctx, d.watcher.cfg.Every)
 	defer cancel()
 	heard := make(chan error, 1)
 	go func() {
@@ -204,17 +296,20 @@ func (d *Watched) wait(conn *pgx.Conn) (told bool, err error) {
 		<-heard
 		return true, nil
 	}
-	if err != nil && ctx.Err() != nil && d.watcher.ctx.Err() == nil && !conn.IsClosed() {
+	if err != nil && ctx.Err() != nil && d.ctx.Err() == nil && !conn.IsClosed() {
 		return false, nil
 	}
 	return err == nil, err
 }
 
 func (d *Watched) look(conn *pgx.Conn) error {
-	s, err := Read(d.watcher.ctx, conn, d.watcher.cfg.Fences)
+	asked := d.asked.Load()
+	s, err := Read(d.ctx, conn, d.watcher.cfg.Fences)
 	if err != nil {
 		return err
 	}
+	defer d.first.Do(func() { close(d.settled) })
+	defer d.seen.Store(asked)
 	last := d.now.Load()
 	d.mu.Lock()
 	defer d.mu.Unlock()

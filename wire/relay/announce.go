@@ -28,6 +28,12 @@ func (s *pumps) announce(l tokens.List, about tokens.Session) {
 }
 
 func (s *session) raise(ctx context.Context, about tokens.Session, l tokens.List) ([]tokens.Mark, *tokens.Error) {
+	if s.judge != nil {
+		s.judge.Settle(ctx)
+	}
+	if len(l) == 0 { // it was for the judge
+		return nil, nil
+	}
 	if s.announcer == nil {
 		return nil, &tokens.Error{Code: tokens.CodeUnavailable, Message: "fence tokens cannot be announced",
 			Detail: "The proxy has no control connection."}

@@ -137,6 +137,7 @@ func (e *Engine) clientMessage(typ byte, b []byte, size int) error {
 		return nil
 	}
 	e.dataSent = false
+	e.lookUp()
 	body := b[wire.HeaderLen:]
 	var ok bool
 	switch typ {
@@ -384,6 +385,9 @@ func (e *Engine) executeWithCare(v verdict) bool {
 }
 
 func (e *Engine) countStatements(p *rewrite.Plan) {
+	if p.Catalog != rewrite.CatalogSame {
+		e.catalogChanges(p.Catalog)
+	}
 	for i := range p.Statements {
 		st := &p.Statements[i]
 		e.rec.Statement(st.Verb, st.Effect, !st.Fences.Empty() || !st.RowFences.Empty() || !st.NewRows.Empty())

@@ -53,10 +53,12 @@ type Config struct {
 
 	Mode     Mode
 	Analyzer *rewrite.Analyzer
-	Fences   []string // names, in the order of the analyzer's Config.Fences
-	Bare     string   // fence that a bare token is for; "" when a bare token is refused
-	Opaque   OpaquePolicy
-	Call     CallPolicy
+	// Judges know of databases what Analyzer does not; nil: it is by Analyzer alone that texts are judged.
+	Judges Judges
+	Fences []string // names, in the order of the analyzer's Config.Fences
+	Bare   string   // fence that a bare token is for; "" when a bare token is refused
+	Opaque OpaquePolicy
+	Call   CallPolicy
 	// Tokenless is for ModeEnforce only.
 	Tokenless TokenlessPolicy
 	// FunctionCalls are oids of functions that FunctionCall messages may name, as they change no fenced data.

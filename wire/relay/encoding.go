@@ -11,9 +11,9 @@ import (
 // lexer treats all bytes beyond ASCII alike, as letters, so each of them stands for a letter here. Names of fenced tables
 // cannot be compared that way: if one is not ASCII, the text is taken for unreadable.
 func (e *Engine) analyzeBytewise(sql []byte, s rewrite.Settings) rewrite.Analysis {
-	if !e.cfg.Analyzer.ASCIINames() {
+	if !e.analyzer.ASCIINames() {
 		s.UnsafeEncoding = true
-		return e.cfg.Analyzer.Analyze(&e.scratch, sql, s)
+		return e.analyzer.Analyze(&e.scratch, sql, s)
 	}
 	e.transcoded = e.transcoded[:0]
 	for _, c := range sql {
@@ -23,7 +23,7 @@ func (e *Engine) analyzeBytewise(sql []byte, s rewrite.Settings) rewrite.Analysi
 			e.transcoded = utf8.AppendRune(e.transcoded, rune(c))
 		}
 	}
-	a := e.cfg.Analyzer.Analyze(&e.scratch, e.transcoded, s)
+	a := e.analyzer.Analyze(&e.scratch, e.transcoded, s)
 	e.starts = e.starts[:0]
 	at, here := 0, 0 // in sql, in transcoded
 	for _, start := range a.Starts {
@@ -56,7 +56,7 @@ func (e *Engine) analyze(sql []byte) rewrite.Analysis {
 	if e.bytewise && !ascii(sql) && !s.UnsafeEncoding {
 		return e.analyzeBytewise(sql, s)
 	}
-	return e.cfg.Analyzer.Analyze(&e.scratch, sql, s)
+	return e.analyzer.Analyze(&e.scratch, sql, s)
 }
 
 // lexing is what may change how the server reads a text before it has reported so.

@@ -16,6 +16,7 @@ type Startup struct {
 	Application string
 	Remote      string  // of the client's connection, for the log
 	Decider     Decider // nil wants no decisions
+	Judge       Judge   // nil: the configuration's analyzer judges
 }
 
 // phase of a session.
@@ -87,6 +88,8 @@ type Engine struct {
 	fasts    []fastGuard   // by fence
 	runs     runPool
 
+	analyzer    *rewrite.Analyzer
+	ddl         rewrite.CatalogChange // by what was sent since the session was last outside a transaction
 	scratch     rewrite.Scratch
 	settings    rewrite.Settings
 	lexing      lexing
@@ -133,6 +136,7 @@ func NewEngine(cfg *Config, rec Recorder, start Startup) *Engine {
 	}
 	e := &Engine{cfg: cfg, rec: rec, start: start, segment: 1, reserved: newReservedSet()}
 	e.tx.state = wire.TxIdle
+	e.analyzer = cfg.Analyzer
 	e.token.guess = present(start.Token)
 	e.marks = make([]tokens.Mark, len(cfg.Fences))
 	e.patterns = anyPattern(cfg.Fences)

@@ -61,11 +61,14 @@ func (e *Engine) addStatement(d *demand, st *rewrite.Statement) {
 	}
 	switch st.Effect {
 	case rewrite.EffectUnknown:
-		d.fences = e.cfg.Analyzer.All()
+		d.fences = e.analyzer.All()
 	case rewrite.EffectOpaque:
 		d.session = d.session || e.opaqueGuarded(st)
 		fallthrough
 	case rewrite.EffectWrite:
+		if st.Kind == rewrite.KindCall && e.cfg.Call == CallAllow { // it may commit inside, and the text of a CALL names no tables
+			return
+		}
 		if !st.Fences.Empty() {
 			if d.fences.Empty() {
 				d.fences = st.Fences // shared with the plan, immutable

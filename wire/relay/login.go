@@ -14,6 +14,7 @@ func (e *Engine) startupReady(state byte, out *Output) reply {
 		if !e.enforcing() {
 			e.phase = phaseReady
 			if e.cfg.Mode == ModeObserve {
+				e.enterDatabase()
 				e.observeStartup()
 			}
 			return reply{}
@@ -34,12 +35,17 @@ func (e *Engine) startupReady(state byte, out *Output) reply {
 		return reply{drop: true}
 	}
 	list := e.token.guess.list
-	if len(list) == 0 || e.session.InRecovery || !e.question.complete {
+	if e.session.InRecovery || !e.question.complete {
+		list = nil
+	}
+	if wait := e.enterDatabase(); len(list) == 0 && !wait {
 		e.phase = phaseReady
 		return reply{}
 	}
 	e.phase = phaseAnnounce
-	e.toAnnounce, e.toAnnounceRaw = list, e.token.guess.raw
+	if e.toAnnounce = list; len(list) > 0 {
+		e.toAnnounceRaw = e.token.guess.raw
+	}
 	out.Effect, out.Announce, out.Session = EffectAnnounce, list, e.session
 	return reply{drop: true}
 }

@@ -58,6 +58,7 @@ func (e *Engine) readyForQuery(body []byte, out *Output) reply {
 			e.token.transactionEnded(e.tx.failed)
 			e.tx.touchedBefore = false
 			e.tx.failed = false
+			e.catalogChanged()
 		}
 	}
 	e.shadow.ready(state)

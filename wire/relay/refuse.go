@@ -210,6 +210,9 @@ func (e *Engine) refusalOfPlan(p *rewrite.Plan) *refusal {
 	if p == nil {
 		return nil
 	}
+	if p.RestsOnCatalog() && max(e.ddl, p.Catalog) == rewrite.CatalogColumns {
+		return &refuseUnsettledColumns
+	}
 	for i := range p.Statements {
 		if r := e.refusalOf(&p.Statements[i]); r != nil {
 			return r

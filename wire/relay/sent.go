@@ -57,7 +57,7 @@ func (e *Engine) prepared(st *rewrite.Statement) *statement {
 // preparedPlan is the plan of what PREPARE prepared.
 func preparedPlan(st *rewrite.Statement) *rewrite.Plan {
 	inner := rewrite.Statement{
-		PastReadOnly: st.PastReadOnly, Effect: st.Effect, Fences: st.Fences, RowFences: st.RowFences, NewRows: st.NewRows, MayChangeToken: st.MayChangeToken, ChangesLexing: st.ChangesLexing, Verb: "EXECUTE",
+		PastReadOnly: st.PastReadOnly, Effect: st.Effect, Fences: st.Fences, Uses: st.Uses, RowFences: st.RowFences, NewRows: st.NewRows, MayChangeToken: st.MayChangeToken, ChangesLexing: st.ChangesLexing, Verb: "EXECUTE",
 	}
 	return &rewrite.Plan{
 		Statements: []rewrite.Statement{inner},

@@ -282,7 +282,11 @@ func (s *Server) session(client *clientLeg, server serverLeg, cfg *Config, start
 	if d, ok := s.cfg.Recorder.(Decider); ok && d.Deciding() {
 		about.Decider = d
 	}
-	ses := &session{engine: s.newEngine(cfg, rec, about), log: log, rec: rec, events: s.events, announcer: cfg.Announcer, idle: cfg.Idle}
+	if cfg.Judges != nil && cfg.Mode != ModeOff {
+		about.Judge = cfg.Judges.Session(about.Database)
+		defer about.Judge.Leave()
+	}
+	ses := &session{engine: s.newEngine(cfg, rec, about), log: log, rec: rec, events: s.events, announcer: cfg.Announcer, idle: cfg.Idle, judge: about.Judge}
 	if ses.announcer == nil {
 		ses.announcer = s.cfg.Announcer
 	}

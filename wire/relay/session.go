@@ -36,6 +36,7 @@ type session struct {
 	rec       Recorder
 	events    ServerEvents
 	announcer Announcer
+	judge     Judge           // may be nil
 	ctx       context.Context // ends with the session
 	cancel    context.CancelFunc
 	work      sync.WaitGroup // goroutines of the session

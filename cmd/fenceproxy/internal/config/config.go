@@ -20,6 +20,8 @@ type Config struct {
 	Opaque            Opaque
 	OpaqueCall        OpaqueCall
 	Tokenless         Tokenless
+	Catalog           Catalog       // whether databases are looked at for what else writes a fence
+	CatalogInterval   time.Duration // between two looks when nobody tells of a change
 	FunctionCalls     []string      // functions that clients may call outside of SQL: oids, or LargeObjects
 	TakeoverGrace     time.Duration // from the first request for a raise until backends in its way are ended
 	AnnounceRoles     []string      // roles whose sessions may announce a token; empty means all
@@ -119,6 +121,8 @@ func Default() *Config {
 		Opaque:          OpaqueAllow,
 		OpaqueCall:      OpaqueCallGuard,
 		Tokenless:       TokenlessReadWrite,
+		Catalog:         CatalogOn,
+		CatalogInterval: 10 * time.Second,
 		FunctionCalls:   []string{LargeObjects},
 		TakeoverGrace:   10 * time.Second,
 		AnnounceMaxJump: 1_000_000_000,

@@ -31,6 +31,14 @@ const (
 // Rank orders them by what they allow, the least last.
 func (t Tokenless) Rank() int { return slices.Index(tokenlesses, string(t)) }
 
+// Catalog says whether sessions are judged by what their database's catalog tells, beside the configuration.
+type Catalog string
+
+const (
+	CatalogOn  Catalog = "on"
+	CatalogOff Catalog = "off"
+)
+
 // OpaqueCall says what happens to CALL and DO, which may commit inside and so cannot always run behind a guard.
 type OpaqueCall string
 
@@ -119,6 +127,7 @@ var (
 	modes        = []string{string(ModeEnforce), string(ModeObserve), string(ModeOff)}
 	opaques      = []string{string(OpaqueAllow), string(OpaqueReject)}
 	tokenlesses  = []string{string(TokenlessReadWrite), string(TokenlessOpaqueReadOnly), string(TokenlessReadOnly)}
+	catalogs     = []string{string(CatalogOn), string(CatalogOff)}
 	opaqueCalls  = []string{string(OpaqueCallGuard), string(OpaqueCallAllow), string(OpaqueCallReject)}
 	notHelds     = []string{string(HoldWait), string(HoldRefuse), string(HoldReadOnly)}
 	replications = []string{string(ReplicationRefuse), string(ReplicationAllow)}

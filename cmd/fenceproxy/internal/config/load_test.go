@@ -237,6 +237,8 @@ hold:
 opaque: allow
 opaque_call: guard
 tokenless: readwrite
+catalog: "on"
+catalog_interval: 10s
 function_calls:
   - large_objects
 takeover:

@@ -63,6 +63,8 @@ func document(c *Config) []line {
 		{key: "opaque", value: string(c.Opaque)},
 		{key: "opaque_call", value: string(c.OpaqueCall)},
 		{key: "tokenless", value: string(c.Tokenless)},
+		{key: "catalog", value: string(c.Catalog)},
+		{key: "catalog_interval", value: shortDuration(c.CatalogInterval)},
 		{key: "function_calls", list: true, empty: true, items: texts(c.FunctionCalls)},
 		{key: "takeover.grace", value: shortDuration(c.TakeoverGrace)},
 		{key: "announce.roles", list: true, items: texts(c.AnnounceRoles)},

@@ -91,6 +91,12 @@ var settings = []setting{
 		set: func(c *Config, v string) error { return setWord(&c.OpaqueCall, "policy", opaqueCalls, v) }},
 	{key: "tokenless", flag: "tokenless", usage: "sessions without a token: readwrite, opaque-readonly or readonly",
 		set: func(c *Config, v string) error { return setWord(&c.Tokenless, "policy", tokenlesses, v) }},
+	{key: "catalog", flag: "catalog", usage: "look into each database for partitions, views and functions that write a fence: on or off",
+		set: func(c *Config, v string) error { return setWord(&c.Catalog, "word", catalogs, v) }},
+	{key: "catalog_interval", flag: "catalog-interval", kind: kindDuration, usage: "time between two looks when nothing tells of a change",
+		set: func(c *Config, v string) error {
+			return setDuration(&c.CatalogInterval, v, 100*time.Millisecond, time.Hour)
+		}},
 	{key: "function_calls", kind: kindFunctions, usage: "functions that may be called outside of SQL: large_objects, or oids",
 		set:   addFunctionCall,
 		reset: func(c *Config) { c.FunctionCalls = nil }},

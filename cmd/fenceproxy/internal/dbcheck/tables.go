@@ -117,7 +117,7 @@ func checkFence(f config.Fence, all []relation, byOID map[uint32]relation, below
 			f.Name, partitions(len(held)), list(held))})
 	}
 	if len(missing) > 0 {
-		findings = append(findings, Finding{Problem, fmt.Sprintf("fence %s: %s not named, writes by their own name are not fenced: %s",
+		findings = append(findings, Finding{Problem, fmt.Sprintf("fence %s: %s not named, writes by their own name are fenced only while serve can read the catalog: %s",
 			f.Name, partitions(len(missing)), list(missing))})
 	}
 	return findings

@@ -37,6 +37,7 @@ type Metrics struct {
 
 	reloads       reloads
 	lostDecisions *prometheus.CounterVec
+	catalogErrors prometheus.Counter
 
 	fences       atomic.Pointer[map[string]bool]
 	raises       *prometheus.CounterVec
@@ -67,10 +68,11 @@ func New(b Build, fences []string) *Metrics {
 		cancels: counters("cancels_total", "Cancel requests, by whether they were passed on.", "relayed"),
 		dialSeconds: histogram("upstream_dial_seconds", "Time to open a connection to the upstream.",
 			[]float64{.0002, .0005, .001, .002, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10}),
-		dialErrors: counter("upstream_dial_errors_total", "Connections to the upstream that could not be opened."),
-		panics:     counter("panics_total", "Panics caught; each ended one session."),
-		suppressed: counter("log_lines_suppressed_total", "Rejections counted but not logged, to bound the log in a flood."),
-		reloads:    newReloads(),
+		dialErrors:    counter("upstream_dial_errors_total", "Connections to the upstream that could not be opened."),
+		panics:        counter("panics_total", "Panics caught; each ended one session."),
+		suppressed:    counter("log_lines_suppressed_total", "Rejections counted but not logged, to bound the log in a flood."),
+		reloads:       newReloads(),
+		catalogErrors: counter("catalog_errors_total", "Looks into a database's catalog that failed."),
 		lostDecisions: counters("decision_log_dropped_total",
 			"Lines of the decision log that were dropped: over its rate, or because they could not be written soon enough, or at all.", "reason"),
 		raises: counters("raises_total", "Marks raised by this proxy: a takeover each.", "fence"),
@@ -93,7 +95,7 @@ func New(b Build, fences []string) *Metrics {
 		m.suppressed, m.raises, m.raiseFailed, m.raiseWait, m.raiseWaiting, m.evictions,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	r.MustRegister(m.reloads.collectors()...)
-	r.MustRegister(m.lostDecisions)
+	r.MustRegister(m.lostDecisions, m.catalogErrors)
 	for _, reason := range []logging.DropReason{logging.DropRate, logging.DropQueue, logging.DropWrite} {
 		m.lostDecisions.WithLabelValues(string(reason))
 	}

@@ -1,0 +1,113 @@
+package relay
+
+import (
+	"context"
+
+	"github.com/fenceproxy/fenceproxy/rewrite"
+	"github.com/fenceproxy/fenceproxy/tokens"
+)
+
+// Judges gives each session the one that tells by which analyzer its texts are judged.
+type Judges interface {
+	// Session is called once for each session, before anybody has logged in: it must not do anything yet.
+	Session(database string) Judge
+}
+
+// Judge is what a session has of what is known of its database. Enter, Analyzer and Changed are called by the engine and
+// must not wait; Settle is called in a goroutine of its own. Leave may be called while they are.
+type Judge interface {
+	// Enter: the session is logged in.
+	Enter()
+	// Settled: Settle has nothing to wait for.
+	Settled() bool
+	// Settle waits until the database is known, but not for long.
+	Settle(ctx context.Context)
+	// Analyzer is that of now, of the fences of Config and in their order. Another one may be returned any time.
+	Analyzer() *rewrite.Analyzer
+	// Changed: the session may have changed what is known, or has just ended a transaction that may have.
+	Changed(rewrite.CatalogChange)
+	// Leave: the session is over, also if it never entered.
+	Leave()
+}
+
+// enterDatabase: the session is logged in. It reports whether there is something to wait for.
+func (e *Engine) enterDatabase() (wait bool) {
+	if e.start.Judge == nil {
+		return false
+	}
+	e.start.Judge.Enter()
+	e.lookUp()
+	return !e.start.Judge.Settled()
+}
+
+// lookUp takes the analyzer of now. What the session has prepared under another one is judged again, so that a statement
+// that was prepared before anybody knew of a view or a function does not stay without a guard.
+func (e *Engine) lookUp() {
+	if e.start.Judge == nil {
+		return
+	}
+	if a := e.start.Judge.Analyzer(); a != e.analyzer {
+		e.analyzer = a
+		e.names.again(a)
+	}
+}
+
+func (n *names) again(a *rewrite.Analyzer) {
+	n.unnamedS.again(a)
+	n.unnamedP.again(a)
+	for _, s := range n.statements {
+		s.again(a)
+	}
+	for _, p := range n.portals {
+		p.again(a)
+	}
+}
+
+func (n *named) again(a *rewrite.Analyzer) {
+	n.current.again(a)
+	for i := range n.pending.all() {
+		n.pending.all()[i].verdict.again(a)
+	}
+}
+
+// again: v.more may be shared with the definition it was copied from.
+func (v *verdict) again(a *rewrite.Analyzer) {
+	if v.plan == nil {
+		return
+	}
+	v.plan = a.Again(v.plan)
+	if len(v.more) == 0 {
+		return
+	}
+	more := make([]*rewrite.Plan, len(v.more))
+	for i, p := range v.more {
+		more[i] = a.Again(p)
+	}
+	v.more = more
+}
+
+// catalogChanges: DDL was sent. What is known of columns may hold no more, for this session to the end of its transaction.
+func (e *Engine) catalogChanges(c rewrite.CatalogChange) {
+	e.ddl = max(e.ddl, c)
+	if e.start.Judge != nil {
+		e.start.Judge.Changed(c)
+	}
+}
+
+// catalogChanged: the transaction with the DDL has ended.
+func (e *Engine) catalogChanged() {
+	if e.ddl == rewrite.CatalogSame {
+		return
+	}
+	c := e.ddl
+	e.ddl = rewrite.CatalogSame
+	if e.start.Judge != nil {
+		e.start.Judge.Changed(c)
+	}
+}
+
+var refuseUnsettledColumns = refusal{Error: tokens.Error{
+	Code:    tokens.CodeNotAllowed,
+	Message: "the columns of the table cannot be told in a transaction that has changed some",
+	Hint:    "Name the columns: INSERT INTO table (a, b) ...",
+}, by: ByProxy}
