@@ -86,7 +86,7 @@ func TestOpaqueCall(t *testing.T) {
 		"reject": {"ZF004", "ZF004", "ZF004"},
 	} {
 		t.Run(policy, func(t *testing.T) {
-			p := proxytest.Start(t, c.DSN(db, "postgres"), "--fence", "acct=acct", "--opaque-call", policy)
+			p := proxytest.Start(t, c.DSN(db, "postgres"), "--fence", "acct=acct", "--opaque-call", policy, "--catalog", "off")
 			old, none := p.Connect(t, db, user, text(nextToken())), p.Connect(t, db, user, "")
 			check := func(what string, conn *pgx.Conn, sqlstate string) {
 				if got := run(conn, "CALL commits()"); got != sqlstate {
