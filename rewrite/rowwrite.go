@@ -28,7 +28,7 @@ func (j *judge) target(rv *pg.RangeVar, node proto.Message) {
 	}
 	j.effect(EffectWrite)
 	own := newFenceSet(f.index)
-	j.fence(j.a.tables.find(tableName{rv.Schemaname, rv.Relname}).without(own)) // rowFence has kept the name
+	j.fence(j.a.tables.find(tableName{rv.Schemaname, rv.Relname}).without(own))
 	if inserts(node) {
 		j.st.NewRows = j.st.NewRows.Union(own)
 	} else {
