@@ -66,13 +66,6 @@ var tokenlessMutants = []mutant{
 		pkg:  e2e, tests: "TestTokenlessNeedsSomeToken",
 	},
 	{
-		name: "tokenless: opaque code may have prepared anything",
-		file: "wire/relay/client.go",
-		old:  "(e.token.maybe() || e.cfg.Tokenless != TokenlessReadWrite)",
-		new:  "e.token.maybe()",
-		pkg:  e2e, tests: "TestTokenlessOpaqueReadOnly",
-	},
-	{
 		name: "tokenless: a token that nobody announced is none",
 		file: "wire/relay/tokenless.go",
 		old:  "	return e.token.sure && len(",
