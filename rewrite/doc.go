@@ -58,10 +58,9 @@
 // moment that DDL is seen until it has looked again, and text that holds DDL in front of such an INSERT names no columns
 // at its own risk.
 //
-// A text does not tell everything. Not seen here, and closed only by triggers on the fenced tables: a view over a fenced
-// table under another name, rules, foreign keys ON DELETE CASCADE, triggers, deferred triggers at COMMIT, partitions and
-// children that the configuration does not name; functions of the application behind a built-in name that search_path
-// finds first, in functional notation (t.f), in operators, casts, domain checks, column defaults, policies and views;
+// A text does not tell everything. Not seen here, and closed only by triggers on the fenced tables: what Fence.Found does
+// not name of views over a fenced table, partitions and functions; rules, foreign keys ON DELETE CASCADE, triggers, deferred
+// triggers at COMMIT, functions of the application behind a built-in name that search_path finds first, in functional notation (t.f), in operators, casts, domain checks, column defaults, policies and views;
 // subscriptions, and DROP DATABASE of another database.
 //
 // What a plan says of one statement is not the whole of it for four kinds. EXECUTE does what the prepared statement

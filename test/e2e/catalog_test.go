@@ -48,6 +48,19 @@ func startCatalog(t testing.TB, flags ...string) (c *pgtest.Cluster, db string, 
 	return c, db, proxytest.Start(t, c.DSN(db, "postgres"), append([]string{"--fence", "acct=acct,parts"}, flags...)...)
 }
 
+// lookAfter returns a function that waits until the catalog of the database was read after now.
+func lookAfter(t testing.TB, direct *pgx.Conn) (wait func()) {
+	t.Helper()
+	now := number(t, direct, "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::int8")
+	return func() {
+		t.Helper()
+		eventually(t, "a look", func() bool {
+			return number(t, direct, `SELECT count(*) FROM pg_stat_activity WHERE application_name = 'fenceproxy catalog' AND datname = current_database()
+				AND state = 'idle' AND (extract(epoch FROM state_change) * 1000000)::int8 > $1`, now) > 0
+		})
+	}
+}
+
 // either sends a statement by one of the two protocols.
 func either(conn *pgx.Conn, sql, protocol string) string {
 	_, sqlstate := tag(conn, sql, protocol)
@@ -142,13 +155,16 @@ func TestI1CatalogFollowsByLooking(t *testing.T) {
 
 // DDL that goes through the proxy is seen. An hour's interval shows that nothing else did it.
 func TestI1CatalogFollowsDDLOfItsOwn(t *testing.T) {
-	_, db, p := startCatalog(t, "--catalog-interval", "1h")
+	c, db, p := startCatalog(t, "--catalog-interval", "1h")
+	direct := c.Connect(t, db, "postgres")
 	holder, nobody := p.Connect(t, db, user, text(nextToken())), p.Connect(t, db, user, "")
 	for _, protocol := range []string{"simple", "extended"} {
 		must(t, nobody, "BEGIN")
+		looked := lookAfter(t, direct)
 		if got := either(nobody, "CREATE VIEW fresh_"+protocol+" AS SELECT * FROM acct", protocol); got != "" {
 			t.Fatal(got)
 		}
+		looked() // and saw nothing yet
 		must(t, nobody, "COMMIT")
 		eventually(t, protocol+": the view is fenced", func() bool { return run(nobody, "UPDATE fresh_"+protocol+" SET bal = bal WHERE id = 1") == "ZF002" })
 		must(t, holder, "DROP VIEW fresh_"+protocol)
@@ -270,7 +286,9 @@ func TestCatalogStampsRows(t *testing.T) {
 		if got, sqlstate := tag(holder, "UPDATE work_child SET state = 'late' WHERE id = 102", "simple"); mode == "reject" && sqlstate != "ZF001" || mode == "rewrite" && got != "UPDATE 0" {
 			t.Errorf("%s: a stale row of a child: %q %s", mode, got, sqlstate)
 		}
-		must(t, holder, "BEGIN; ALTER TABLE work ADD more int")
+		looked := lookAfter(t, direct)
+		must(t, holder, "BEGIN; ALTER TABLE log ADD more int")
+		looked() // so that others may rely on the columns
 		want(t, holder, "INSERT INTO work VALUES (800, 'x')", "ZF004")
 		must(t, holder, "ROLLBACK; BEGIN; ALTER TABLE work ADD more int; COMMIT")
 		eventually(t, "the new column is known", func() bool { return run(holder, "INSERT INTO work (id) VALUES (801)") == "" })
