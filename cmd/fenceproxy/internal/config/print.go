@@ -17,6 +17,14 @@ type line struct {
 	items []any
 }
 
+// whenHeld is "" where no lock is held: such a setting would be an error.
+func whenHeld(c *Config, value string) string {
+	if c.Hold.Lock == "" {
+		return ""
+	}
+	return value
+}
+
 // document is the configuration in the order of the settings table. DSNs are redacted.
 func document(c *Config) []line {
 	texts := func(list []string) []any {
@@ -57,8 +65,8 @@ func document(c *Config) []line {
 		{key: "fences", list: true, items: fences},
 		{key: "hold.lock", value: c.Hold.Lock},
 		{key: "hold.backend", value: Mask(c.Hold.Backend)},
-		{key: "hold.when_not_held", value: string(c.Hold.WhenNotHeld)},
-		{key: "hold.wait", value: shortDuration(c.Hold.Wait)},
+		{key: "hold.when_not_held", value: whenHeld(c, string(c.Hold.WhenNotHeld))},
+		{key: "hold.wait", value: whenHeld(c, shortDuration(c.Hold.Wait))},
 		{key: "bare_token", value: c.BareToken},
 		{key: "opaque", value: string(c.Opaque)},
 		{key: "opaque_call", value: string(c.OpaqueCall)},
