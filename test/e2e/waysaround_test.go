@@ -57,7 +57,8 @@ const (
 )
 
 // waysAround are those that SQL text does not show, and corners of the grammar. Each line has its verdict for a
-// session whose token is stale, and for one without any: by the proxy alone, and with triggers beside it. The table is
+// session whose token is stale, and for one without any: by the proxy that only reads texts, and with triggers beside it;
+// byCatalog are those that change when it reads the catalog too. The table is
 // the same under reject and rewrite, but for lines that say otherwise.
 var waysAround = []struct {
 	name, sql    string
@@ -103,13 +104,17 @@ var closedToAll = map[string]string{"CALL with COMMIT": "2D000", "standard_confo
 // TestWaysAround holds the verdict of each way.
 func TestWaysAround(t *testing.T) {
 	for _, mode := range []string{"reject", "rewrite"} {
-		for _, triggers := range []bool{false, true} {
-			t.Run(fmt.Sprintf("%s, triggers %v", mode, triggers), func(t *testing.T) { testWays(t, mode, triggers) })
-		}
+		t.Run(mode+", by texts alone", func(t *testing.T) { testWays(t, mode, false, false) })
+		t.Run(mode+", with triggers", func(t *testing.T) { testWays(t, mode, true, false) })
+		t.Run(mode+", with the catalog", func(t *testing.T) { testWays(t, mode, false, true) })
 	}
 }
 
-func testWays(t *testing.T, mode string, triggers bool) {
+// byCatalog are the ways that are open to texts alone and that the proxy closes when it knows the catalog, for sessions with
+// a stale token and without one.
+var byCatalog = map[string]bool{"volatile function": true, "immutable function that calls a writer": true, "overload": true, "CALL with COMMIT": true, "updatable view": true}
+
+func testWays(t *testing.T, mode string, triggers, catalog bool) {
 	c := pgtest.Shared(t)
 	db := fenced(t, c)
 	c.Exec(t, db, waysSchema)
@@ -124,7 +129,7 @@ func testWays(t *testing.T, mode string, triggers bool) {
 			t.Fatalf("init --triggers: %v\n%s", err, out)
 		}
 	}
-	p := proxytest.Start(t, c.DSN(db, "postgres"), "--config", file)
+	p := proxytest.Start(t, c.DSN(db, "postgres"), "--config", file, "--catalog", map[bool]string{true: "on", false: "off"}[catalog])
 	direct := c.Connect(t, db, "postgres")
 	must(t, direct, "SET session_replication_role = replica") // its own writes fire no trigger
 	token := nextToken()
@@ -141,6 +146,9 @@ func testWays(t *testing.T, mode string, triggers bool) {
 			}
 			if triggers && verdict == open {
 				verdict = w.withTriggers
+			}
+			if catalog && byCatalog[w.name] {
+				verdict = byProxy
 			}
 			must(t, direct, fmt.Sprintf(waysReset, token+10))
 			before := rowState(t, direct)
@@ -159,6 +167,12 @@ func testWays(t *testing.T, mode string, triggers bool) {
 		run(successor, "ROLLBACK")
 		run(successor, "RESET standard_conforming_strings")
 		run(successor, "DROP TABLE IF EXISTS zt")
+		if catalog && w.name == "updatable view" {
+			if sqlstate != "ZF004" { // a row token cannot be written through it
+				t.Errorf("%s: %q with the mark's token", w.name, sqlstate)
+			}
+			continue
+		}
 		if after := rowState(t, direct); strings.Contains(after, "1old") && (sqlstate == "" || sqlstate != closedToAll[w.name]) {
 			t.Errorf("%s: with the mark's token it does not write: %q, %s", w.name, sqlstate, after)
 		}

@@ -231,9 +231,6 @@ fences:
   - name: x
     tables:
       - public.*
-hold:
-  when_not_held: wait
-  wait: 1m
 opaque: allow
 opaque_call: guard
 tokenless: readwrite
