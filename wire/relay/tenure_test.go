@@ -58,6 +58,18 @@ func TestNotHeldIsTold(t *testing.T) {
 	poll(t, "no session", func() bool { return s.Sessions() == 0 })
 }
 
+// allQuiet: a pump writes first and notes afterwards that the server has ended its reply.
+func allQuiet(s *Server) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for r := range s.running {
+		if p, ok := r.runner.(*pumps); ok && !p.quiet.Load() {
+			return false
+		}
+	}
+	return true
+}
+
 // Mutant: follow does nothing.
 func TestSessionsEndWithTheirTenure(t *testing.T) {
 	first, end := context.WithCancel(context.Background())
@@ -70,6 +82,7 @@ func TestSessionsEndWithTheirTenure(t *testing.T) {
 	expect(t, inside, inBlock)
 	over = context.Background()
 	fresh := login(t, s.addr)
+	poll(t, "both drivers know that the server is quiet", func() bool { return allQuiet(s.Server) })
 	end()
 	expectFatal(t, idle, "ZF001")
 	expectFatal(t, inside, "ZF001")
