@@ -124,7 +124,7 @@ func TestObserveAndOffChangeNoByte(t *testing.T) {
 	w := NewWorld(t, c)
 	proxytest.Install(t, c.DSN(w.DB, "postgres"))
 	for _, mode := range []Route{Observe, Off} {
-		p := proxytest.Start(t, c.DSN(w.DB, "postgres"), "--fence", "acct=acct", "--mode", string(mode))
+		p := proxytest.Start(t, c.DSN(w.DB, "postgres"), "--fence", "acct=acct", "--catalog", "off", "--mode", string(mode))
 		w.Through(mode, p.Addr(), p.Addr())
 	}
 	scripts(t, func(t *testing.T, s Script) { compare(t, w, s, nil, Observe, Off) })

@@ -21,8 +21,8 @@ func TestRowTokensReplyAsPostgreSQLExceptForStaleWrites(t *testing.T) {
 	if err := os.WriteFile(file, []byte("fences:\n  - name: acct\n    tables: [acct]\n    row_token: tok\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	session := proxytest.Start(t, c.DSN(w.DB, "postgres"), "--config", file)
-	other := proxytest.Start(t, c.DSN(w.DB, "postgres"), "--config", file)
+	session := proxytest.Start(t, c.DSN(w.DB, "postgres"), "--config", file, "--catalog", "off")
+	other := proxytest.Start(t, c.DSN(w.DB, "postgres"), "--config", file, "--catalog", "off")
 	w.Through(Early, session.Addr(), session.Addr())
 	w.Through(Late, session.Addr(), other.Addr())
 	ran := 0

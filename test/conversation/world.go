@@ -53,8 +53,8 @@ func (w *World) Through(r Route, addr, raiser string) { w.addr[r], w.raiser[r] =
 func (w *World) EnforcedRoutes(t testing.TB, upstream string) (session, other *proxytest.Proxy) {
 	t.Helper()
 	proxytest.Install(t, w.Cluster.DSN(w.DB, "postgres"))
-	session = proxytest.Start(t, upstream, "--fence", "acct=acct")
-	other = proxytest.Start(t, w.Cluster.DSN(w.DB, "postgres"), "--fence", "acct=acct")
+	session = proxytest.Start(t, upstream, "--fence", "acct=acct", "--catalog", "off")                      // what texts alone tell
+	other = proxytest.Start(t, w.Cluster.DSN(w.DB, "postgres"), "--fence", "acct=acct", "--catalog", "off") // what texts alone tell
 	w.Through(Early, session.Addr(), session.Addr())
 	w.Through(Late, session.Addr(), other.Addr())
 	return session, other
