@@ -47,7 +47,7 @@ type code struct {
 	writes  []write  // BEGIN ATOMIC only
 	reads   []uint32 // likewise
 	calls   []uint32 // likewise
-	words   map[string]bool
+	words   map[string]qualifiers
 	changes bool // a text that has a word of a writing statement
 	dynamic bool // a text that runs a text
 	closed  bool // not SQL or PL/pgSQL: what it does cannot be read
@@ -62,15 +62,32 @@ func (f Function) look() code {
 	}
 	c := code{words: words(f.source), closed: f.Language != "sql" && f.Language != "plpgsql"}
 	for _, w := range []string{"insert", "update", "delete", "merge", "truncate", "copy", "drop", "alter", "refresh"} {
-		c.changes = c.changes || c.words[w]
+		c.changes = c.changes || c.words[w] != nil
 	}
-	c.dynamic = f.Language == "plpgsql" && c.words["execute"]
+	c.dynamic = f.Language == "plpgsql" && c.words["execute"] != nil
+	if c.dynamic { // what it runs is not what it says
+		for _, q := range c.words {
+			q[""] = true
+		}
+	}
 	return c
 }
 
+// qualifiers are the schemas that a text writes in front of a name, in lower case; "" where it writes none, or may mean any.
+type qualifiers map[string]bool
+
+// mayMean reports whether the name may be that of something in the schema.
+func (q qualifiers) mayMean(schema string) bool { return q[""] || q[strings.ToLower(schema)] }
+
 // words are the identifiers of a text: in lower case, and those in double quotes as they are, too.
-func words(text string) map[string]bool {
-	set := map[string]bool{}
+func words(text string) map[string]qualifiers {
+	set := map[string]qualifiers{}
+	add := func(word, qualifier string) {
+		if set[word] == nil {
+			set[word] = qualifiers{}
+		}
+		set[word][qualifier] = true
+	}
 	start := -1
 	for i := 0; i <= len(text); i++ {
 		if i < len(text) && isWord(text[i]) {
@@ -80,17 +97,45 @@ func words(text string) map[string]bool {
 			continue
 		}
 		if start >= 0 {
-			set[strings.ToLower(text[start:i])] = true
-			set[text[start:i]] = true
+			q := qualifier(text[:start])
+			add(strings.ToLower(text[start:i]), q)
+			add(text[start:i], q)
 			start = -1
 		}
 	}
 	for i, part := range strings.Split(text, `"`) {
 		if i%2 == 1 {
-			set[part] = true
+			add(part, "")
 		}
 	}
 	return set
+}
+
+// qualifier is the name in front of a dot at the end of a text. What is not plainly one is "": a name that a format or an
+// escape makes, or one with a comment around the dot.
+func qualifier(before string) string {
+	space := func(s string) string { return strings.TrimRight(s, " \t\r\n\f\v") }
+	before = space(strings.TrimSuffix(before, `"`))
+	before, dot := strings.CutSuffix(before, ".")
+	before = space(before)
+	if !dot {
+		return ""
+	}
+	if inner, quoted := strings.CutSuffix(before, `"`); quoted {
+		name := inner[strings.LastIndexByte(inner, '"')+1:]
+		if strings.ContainsAny(name, `\%`) {
+			return ""
+		}
+		return strings.ToLower(name)
+	}
+	at := len(before)
+	for at > 0 && isWord(before[at-1]) {
+		at--
+	}
+	if at > 0 && before[at-1] == '%' {
+		return ""
+	}
+	return strings.ToLower(before[at:])
 }
 
 func isWord(c byte) bool {

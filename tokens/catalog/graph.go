@@ -80,23 +80,29 @@ func (g *graph) fence(m Members, uses []use) (FenceView, []Invisible) {
 	return v, g.invisible(m.Fence, l, uses)
 }
 
-// names are the words by which a text may mean what leads to the fence; true: by writing it only.
-func (g *graph) names(l leads) map[string]bool {
-	names := map[string]bool{}
+// named is what a word of a text may mean.
+type named struct {
+	schema     string
+	onlyWrites bool // it leads to the fence by writing it only
+}
+
+// names are the words by which a text may mean what leads to the fence.
+func (g *graph) names(l leads) map[string][]named {
+	names := map[string][]named{}
 	for oid, events := range l.relations {
 		if r, known := g.tree.Relation(oid); known {
-			onlyWrites, seen := names[r.Name]
-			names[r.Name] = (!seen || onlyWrites) && events&Select == 0
+			names[r.Name] = append(names[r.Name], named{r.Schema, events&Select == 0})
 		}
 	}
 	for i := range l.functions {
-		names[g.functions[i].Name] = false
+		f := g.functions[i]
+		names[f.Name] = append(names[f.Name], named{f.Schema, false})
 	}
 	return names
 }
 
 // writes says whether a function leads to the fence.
-func (g *graph) writes(i int, l leads, names map[string]bool) bool {
+func (g *graph) writes(i int, l leads, names map[string][]named) bool {
 	if g.functions[i].extension {
 		return false
 	}
@@ -116,9 +122,11 @@ func (g *graph) writes(i int, l leads, names map[string]bool) bool {
 			return true
 		}
 	}
-	for word := range c.words {
-		if onlyWrites, named := names[word]; named && word != g.functions[i].Name && (!onlyWrites || c.changes || c.dynamic) {
-			return true
+	for word, qualifiers := range c.words {
+		for _, n := range names[word] {
+			if qualifiers.mayMean(n.schema) && word != g.functions[i].Name && (!n.onlyWrites || c.changes || c.dynamic) {
+				return true
+			}
 		}
 	}
 	return false
