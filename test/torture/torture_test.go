@@ -65,6 +65,13 @@ func TestTorture(t *testing.T) {
 	if sum.Committed < 20 || sum.Takeovers < 5 {
 		t.Errorf("too little has happened: %d transactions, %d takeovers", sum.Committed, sum.Takeovers)
 	}
+	if *replay == 0 && sum.Committed > 2000 {
+		for _, name := range shapes { // what is always refused is not tried
+			if sum.Shapes[name] == 0 {
+				t.Errorf("of %d committed transactions none was: %s", sum.Committed, name)
+			}
+		}
+	}
 	sum.Evictions, sum.Took = int(w.evictions), time.Since(began)
 	fmt.Println(sum)
 }
