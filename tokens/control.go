@@ -86,7 +86,9 @@ func NewControl(cfg ControlConfig) (*Control, error) {
 
 // Close ends all raises that still wait and all connections.
 func (c *Control) Close() {
+	c.mu.Lock()
 	c.cancel()
+	c.mu.Unlock()
 	c.work.Wait()
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -125,6 +127,17 @@ func (c *Control) Forget(db string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	clear(d.acknowledged)
+}
+
+// begin runs f in a goroutine that Close waits for, or says that Close has been called.
+func (c *Control) begin(f func()) error {
+	c.mu.Lock() // a WaitGroup that is waited for must not grow
+	defer c.mu.Unlock()
+	if err := c.ctx.Err(); err != nil {
+		return err
+	}
+	c.work.Go(f)
+	return nil
 }
 
 func (c *Control) database(name string) *database {

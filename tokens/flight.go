@@ -38,13 +38,11 @@ func (d *database) raise(w target, s Session, p *Policy) (*flight, *Error) {
 			Message: "fence " + quote(w.fence) + " is not available: too many takeovers are waiting",
 			Hint:    "See which sessions they wait for: fenceproxy fence show."}
 	}
-	c := d.control
-	if c.ctx.Err() != nil {
-		return nil, d.unavailable(w.fence, c.ctx.Err())
-	}
 	f := &flight{db: d, want: w, session: s, policy: p, start: time.Now(), done: make(chan struct{})}
-	d.flights[w] = f
-	c.work.Go(f.run)
+	if err := d.control.begin(f.run); err != nil {
+		return nil, d.unavailable(w.fence, err)
+	}
+	d.flights[w] = f // run ends no earlier than this lock
 	return f, nil
 }
 

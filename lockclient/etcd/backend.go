@@ -23,6 +23,8 @@ type Backend struct {
 	issuer string
 	epoch  atomic.Int64 // as last seen; every request checks it
 
+	mu     sync.Mutex // of closed, and of what begins
+	closed bool
 	behind sync.WaitGroup // revocations of leases whose locks are released
 }
 
@@ -49,6 +51,9 @@ func (b *Backend) Capabilities() lockclient.Capabilities {
 
 // Close waits for the revocations still under way, five seconds at most, and closes a client that Open made.
 func (b *Backend) Close() error {
+	b.mu.Lock()
+	b.closed = true
+	b.mu.Unlock()
 	b.behind.Wait()
 	b.alive.end()
 	if b.owned {

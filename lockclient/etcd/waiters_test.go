@@ -11,6 +11,7 @@ import (
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/fenceproxy/fenceproxy/lockclient"
+	"github.com/fenceproxy/fenceproxy/lockclient/etcd/etcdtest"
 )
 
 // FIFO: whoever asked first is served first, and has the lower token.
@@ -220,5 +221,27 @@ func testLongWait(t *testing.T, c *clientv3.Client) {
 	first.Release(background)
 	if a, b := <-got, <-got; a != 0 || b != 1 {
 		t.Errorf("order %d, %d", a, b)
+	}
+}
+
+// Close while locks are being released: a matter for the race detector.
+func TestCloseAmidReleases(t *testing.T) {
+	c := etcdtest.Start(t, 1).Client()
+	for range 20 {
+		b := newBackend(t, c)
+		var wg sync.WaitGroup
+		for i := range 4 {
+			claim, err := b.Request(background, lockclient.Request{Name: fmt.Sprint("closing", i), TTL: time.Minute, Holder: "h"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			wg.Go(func() {
+				if err := b.Release(background, claim); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		b.Close()
+		wg.Wait()
 	}
 }

@@ -31,7 +31,9 @@ func newHub(config *pgx.ConnConfig) *hub {
 }
 
 func (h *hub) close() {
+	h.mu.Lock() // nothing starts any more, for a WaitGroup that is waited for must not grow
 	h.cancel()
+	h.mu.Unlock()
 	h.work.Wait()
 }
 

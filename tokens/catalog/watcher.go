@@ -69,7 +69,9 @@ func NewWatcher(cfg WatcherConfig) (*Watcher, error) {
 
 // Close ends all connections.
 func (w *Watcher) Close() {
+	w.mu.Lock() // nothing starts any more, for a WaitGroup that is waited for must not grow
 	w.cancel()
+	w.mu.Unlock()
 	w.work.Wait()
 }
 
