@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -98,8 +99,29 @@ func startHolder(t *testing.T, w *world, name string) *holder {
 	return h
 }
 
-func (h *holder) tell(s string)           { fmt.Fprintln(h.in, s) }
-func (h *holder) signal(s syscall.Signal) { h.cmd.Process.Signal(s) }
+func (h *holder) tell(s string) { fmt.Fprintln(h.in, s) }
+
+// signal returns from SIGSTOP when no thread runs any more.
+func (h *holder) signal(s syscall.Signal) {
+	h.t.Helper()
+	h.cmd.Process.Signal(s)
+	if s != syscall.SIGSTOP {
+		return
+	}
+	eventually(h.t, "the process stops", func() bool {
+		threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", h.cmd.Process.Pid))
+		if err != nil || len(threads) == 0 {
+			h.t.Fatal("no threads: ", err)
+		}
+		for _, file := range threads {
+			stat, _ := os.ReadFile(file) // pid (comm) state ...
+			if _, state, ok := strings.Cut(string(stat), ") "); ok && !strings.HasPrefix(state, "T") {
+				return false
+			}
+		}
+		return true
+	})
+}
 
 func (h *holder) answer() string {
 	h.t.Helper()

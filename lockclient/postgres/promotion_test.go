@@ -157,6 +157,12 @@ func TestSynchronousStandbyGone(t *testing.T) {
 	b := w.open(Config{})
 	w.exec("ALTER SYSTEM SET synchronous_standby_names = 'nobody'")
 	w.exec("SELECT pg_reload_conf()")
+	eventually(t, "commits wait for the standby", func() bool { // once the checkpointer has seen the new setting
+		limited, cancel := context.WithTimeout(ctx, 300*time.Millisecond)
+		defer cancel()
+		_, err := c.Connect(t, w.db, "postgres").Exec(limited, "SELECT pg_logical_emit_message(true, '', '')")
+		return err != nil
+	})
 	waits := func() bool {
 		return w.text("SELECT count(*) FROM pg_stat_activity WHERE usename = 'control' AND wait_event = 'SyncRep'") != "0"
 	}
