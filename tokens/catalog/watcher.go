@@ -37,8 +37,9 @@ type Watcher struct {
 	cancel context.CancelFunc
 	work   sync.WaitGroup
 
-	mu  sync.Mutex
-	dbs map[string]*Watched
+	mu   sync.Mutex
+	dbs  map[string]*Watched
+	full sync.Once // of the log line that says so
 }
 
 // NewWatcher checks the configuration; it connects when it is first asked for a database.
@@ -89,7 +90,13 @@ func (w *Watcher) Database(name string) *Watched {
 	defer w.mu.Unlock()
 	d := w.dbs[name]
 	if d == nil {
-		if len(w.dbs) >= maxDatabases || w.ctx.Err() != nil {
+		if len(w.dbs) >= maxDatabases {
+			w.full.Do(func() {
+				w.cfg.Log.Warn("too many databases: of the others the catalog is not known", zap.Int("watched", maxDatabases), zap.String("database", name))
+			})
+			return nil
+		}
+		if w.ctx.Err() != nil {
 			return nil
 		}
 		d = &Watched{name: name, watcher: w, again: make(chan struct{}, 1), changed: make(chan struct{}), settled: make(chan struct{})}
