@@ -178,24 +178,14 @@ func (d *sessionsIn) make(now *catalog.Snapshot) *rewrite.Analyzer {
 		return before.analyzer
 	}
 	cfg := d.of.config.Rewrite()
-	rows, found := false, false
-	for i := range cfg.Fences {
-		f := &cfg.Fences[i].Found
-		v := &now.Fences[i]
-		f.Children, f.Views = names(v.Children()), names(v.Views())
-		for _, fn := range v.Functions {
-			f.Functions = append(f.Functions, rewrite.Name{Schema: fn.Schema, Name: fn.Name})
-		}
-		rows = rows || cfg.Fences[i].RowToken != ""
-		found = found || len(f.Children)+len(f.Views)+len(f.Functions) > 0
-	}
+	rows, found := addFound(&cfg, now)
 	m := &made{from: now, fences: cfg.Fences, analyzer: before.analyzer}
 	switch {
 	case !rows && !found:
 		m.analyzer = d.of.base
 	case before.from == nil || before.analyzer == d.of.base || !reflect.DeepEqual(before.fences, cfg.Fences):
 		if rows {
-			cfg.Catalog = &tableColumns{d.watched, cfg.Fences}
+			cfg.Catalog = &tableColumns{d.watched.Snapshot, d.watched.Current}
 		}
 		if len(d.of.watcher.Databases()) > manyDatabases {
 			cfg.CacheBytes = max(cfg.CacheBytes/8, 64<<10)
@@ -215,6 +205,21 @@ func (d *sessionsIn) make(now *catalog.Snapshot) *rewrite.Analyzer {
 	d.of.mu.Unlock()
 	d.report(now)
 	return m.analyzer
+}
+
+// addFound adds to the fences what the catalog tells of them: whether any has row tokens, and whether anything was found.
+func addFound(cfg *rewrite.Config, s *catalog.Snapshot) (rows, found bool) {
+	for i := range cfg.Fences {
+		f := &cfg.Fences[i].Found
+		v := &s.Fences[i]
+		f.Children, f.Views = names(v.Children()), names(v.Views())
+		for _, fn := range v.Functions {
+			f.Functions = append(f.Functions, rewrite.Name{Schema: fn.Schema, Name: fn.Name})
+		}
+		rows = rows || cfg.Fences[i].RowToken != ""
+		found = found || len(f.Children)+len(f.Views)+len(f.Functions) > 0
+	}
+	return rows, found
 }
 
 func names(list [][2]string) (n []rewrite.Name) {
@@ -239,14 +244,14 @@ func (d *sessionsIn) report(s *catalog.Snapshot) {
 
 // tableColumns answers for the newest Snapshot, and for none that DDL may have outrun.
 type tableColumns struct {
-	watched *catalog.Watched
-	fences  []rewrite.Fence
+	snapshot func() *catalog.Snapshot
+	current  func() bool
 }
 
 // Generation implements rewrite.Catalog.
 func (c *tableColumns) Generation() uint64 {
-	g := c.watched.Snapshot().Generation * 2
-	if !c.watched.Current() {
+	g := c.snapshot().Generation * 2
+	if !c.current() {
 		g++
 	}
 	return g
@@ -254,11 +259,11 @@ func (c *tableColumns) Generation() uint64 {
 
 // Table implements rewrite.Catalog.
 func (c *tableColumns) Table(schema, name string) (t rewrite.Table, ok bool) {
-	list := c.watched.Snapshot().Columns(schema, name)
+	list := c.snapshot().Columns(schema, name)
 	if list == nil {
 		return t, false
 	}
-	if !c.watched.Current() {
+	if !c.current() {
 		return t, true
 	}
 	for _, column := range list {

@@ -19,7 +19,7 @@ func TestI5ColumnsOutrunByDDL(t *testing.T) {
 	defer w.Close()
 	d := w.Database(db)
 	<-d.Settled()
-	columns := &tableColumns{watched: d}
+	columns := &tableColumns{d.Snapshot, d.Current}
 	table, ok := columns.Table("", "work")
 	before := columns.Generation()
 	if !ok || len(table.Columns) != 2 || table.Types[1] != "bigint" {

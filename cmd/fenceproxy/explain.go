@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -12,7 +13,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/fenceproxy/fenceproxy/cmd/fenceproxy/internal/config"
+	"github.com/fenceproxy/fenceproxy/cmd/fenceproxy/internal/dbcheck"
 	"github.com/fenceproxy/fenceproxy/rewrite"
+	"github.com/fenceproxy/fenceproxy/tokens/catalog"
 )
 
 // maxExplain bounds what is read from standard input.
@@ -38,7 +41,7 @@ type explainedStatement struct {
 }
 
 func newExplain() *cobra.Command {
-	var file string
+	var file, dsn string
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "explain [flags] ['SQL']",
@@ -46,13 +49,17 @@ func newExplain() *cobra.Command {
 		Long: `explain reads SQL from its argument, or from standard input, and shows for each statement
 what the proxy takes it for, which fences it writes, what would be put in front of it, and
 how it is sent when its fence has row tokens.
-It needs no database and sends nothing anywhere.
+
+It needs no database. With --dsn it reads the catalog of one, and changes nothing there: then
+it knows partitions and inheritance children, views and functions that write fenced tables,
+and the columns of tables with row tokens, as serve does.
 
 The column fences lists what the statement writes as far as the text tells. An effect of
 "opaque" means that it calls code which may write anything. A text without a statement is an
 error (exit code 2).`,
 		Example: `  fenceproxy explain --fence billing=invoices,payments "UPDATE invoices SET paid = true"
-  fenceproxy explain --config fenceproxy.yaml --json < migration.sql`,
+  fenceproxy explain --config fenceproxy.yaml --json < migration.sql
+  fenceproxy explain --config fenceproxy.yaml --dsn postgres://fence@db/app "SELECT pay(7)"`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 1 {
 				return usageError(cmd, errors.New("more than one text: put the SQL in quotes"))
@@ -62,6 +69,7 @@ error (exit code 2).`,
 	}
 	flags := config.AddFlags(cmd.Flags(), "fences", "mode", "bare_token", "opaque", "opaque_call", "tokenless")
 	cmd.Flags().StringVar(&file, "config", os.Getenv("FENCEPROXY_CONFIG"), "configuration `FILE`")
+	cmd.Flags().StringVar(&dsn, "dsn", "", "`DSN` of a database whose catalog is read first")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		c, _, err := config.Load(config.Source{File: file, Environment: os.Environ(), Flags: flags, Partial: true})
@@ -72,7 +80,13 @@ error (exit code 2).`,
 		if err != nil {
 			return err
 		}
-		result, err := explain(c, sql)
+		rules := c.Rewrite()
+		if cmd.Flags().Changed("dsn") {
+			if err := readCatalog(cmd, c, dsn, &rules); err != nil {
+				return err
+			}
+		}
+		result, err := explain(c, rules, sql)
 		if err != nil {
 			return wrongConfig(err)
 		}
@@ -114,8 +128,25 @@ func isDevice(in io.Reader) bool {
 	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }
 
-func explain(c *config.Config, sql []byte) (*explained, error) {
-	analyzer, err := rewrite.New(c.Rewrite())
+// readCatalog adds to the rules what serve would know of the database.
+func readCatalog(cmd *cobra.Command, c *config.Config, dsn string, rules *rewrite.Config) error {
+	conn, err := connect(cmd.Context(), dsn)
+	if err != nil {
+		return err
+	}
+	defer conn.Close(context.Background())
+	s, err := catalog.Read(cmd.Context(), conn, dbcheck.Fences(c.Fences))
+	if err != nil {
+		return fmt.Errorf("reading the catalog: %w", err)
+	}
+	if rows, _ := addFound(rules, s); rows {
+		rules.Catalog = &tableColumns{func() *catalog.Snapshot { return s }, func() bool { return true }}
+	}
+	return nil
+}
+
+func explain(c *config.Config, rules rewrite.Config, sql []byte) (*explained, error) {
+	analyzer, err := rewrite.New(rules)
 	if err != nil {
 		return nil, err
 	}

@@ -100,3 +100,49 @@ func TestExplainWithoutSQL(t *testing.T) {
 	outcome{out.String(), errs.String(), code}.want(t, exitUsage, "",
 		"fenceproxy: no SQL: give it as an argument, or on standard input\nsee fenceproxy explain --help\n")
 }
+
+// What only the catalog tells: a function's writes, a partition, columns that an INSERT does not list.
+func TestExplainWithCatalog(t *testing.T) {
+	c, db, dsn := installed(t)
+	c.Exec(t, db, `CREATE TABLE jobs (id int, tok bigint NOT NULL DEFAULT 0) PARTITION BY RANGE (id);
+		CREATE TABLE jobs_1 PARTITION OF jobs FOR VALUES FROM (0) TO (5);
+		CREATE FUNCTION pay(n int) RETURNS void LANGUAGE sql AS 'UPDATE jobs SET id = n'`)
+	file := write(t, "f.yaml", "fences:\n- name: work\n  tables: [jobs]\n  row_token: tok\n")
+	sql := "SELECT pay(7); DELETE FROM jobs_1; INSERT INTO jobs VALUES (1)"
+	fenceproxy(t, "explain", "--config", file, "--dsn", dsn, sql).want(t, exitOK, `
+  at  | statement | kind  | effect | fences |                         action
+------+-----------+-------+--------+--------+---------------------------------------------------------
+ 1:1  | SELECT    | other | opaque | work   | guard work and the session's other fences, then forward
+ 1:16 | DELETE    | other | write  | work   | guard work, then forward
+ 1:36 | INSERT    | other | write  | work   | guard work, then forward
+(3 rows)
+
+in front of 1:1:
+  SELECT fence.guard_session('work',true); SELECT fence.guard(ARRAY['work'],'work');
+
+in front of 1:16:
+  SELECT fence.guard(ARRAY['work'],'work');
+
+1:16 is sent as:
+  DELETE FROM jobs_1 WHERE fence.row_check("jobs_1"."tok", (SELECT fence.row_token('work', true)), 'work');
+
+in front of 1:36:
+  SELECT fence.guard(ARRAY['work'],'work');
+
+1:36 is sent as:
+  INSERT INTO jobs ("id", "tok") VALUES (1, fence.row_token('work', true));
+`, "")
+	fenceproxy(t, "explain", "--config", file, sql).want(t, exitOK, `
+  at  | statement | kind  | effect | fences |                                                          action
+------+-----------+-------+--------+--------+---------------------------------------------------------------------------------------------------------------------------
+ 1:1  | SELECT    | other | opaque |        | with a token: guard the session's fences, then forward; without one: forward
+ 1:16 | DELETE    | other | write  |        | forward
+ 1:36 | INSERT    | other | write  | work   | refuse with ZF004: INSERT without a list of columns into a table that fenceproxy does not know cannot be given row tokens
+(3 rows)
+
+in front of 1:1:
+  SELECT fence.guard_session('work',true);
+`, "")
+	fenceproxy(t, "explain", "--config", file, "--dsn", "postgres://postgres@127.0.0.1:1/x", sql).want(t, exitFailure, "",
+		"fenceproxy: cannot connect to 127.0.0.1:1, database \"x\", user \"postgres\": dial tcp 127.0.0.1:1: connect: connection refused\n")
+}
