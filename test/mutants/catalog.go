@@ -85,7 +85,7 @@ var catalogMutants = []mutant{
 	{
 		name: "catalog: columns are not told while DDL may have outrun them",
 		file: "cmd/fenceproxy/catalogs.go",
-		old:  "	if !c.watched.Current() {\n		return t, true\n	}\n",
+		old:  "	if !c.current() {\n		return t, true\n	}\n",
 		pkg:  "cmd/fenceproxy", tests: "TestI5ColumnsOutrunByDDL",
 	},
 	{
