@@ -2,13 +2,16 @@
 package deploy
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/goccy/go-yaml"
 
@@ -63,6 +66,12 @@ func at(v any, path ...string) (found []any) {
 	return nil
 }
 
+// toSeconds reads a whole number of seconds.
+func toSeconds(v any) time.Duration {
+	n, _ := strconv.Atoi(fmt.Sprint(v))
+	return time.Duration(n) * time.Second
+}
+
 // checked has fenceproxy itself read a configuration. The environment gives what the files leave to secrets.
 func checked(t *testing.T, what, config string, env object) {
 	t.Helper()
@@ -102,6 +111,8 @@ func TestKubernetes(t *testing.T) {
 			all := documents(t, path)
 			names := map[string]bool{}
 			var env object
+			var hold bool
+			var drain time.Duration
 			for _, o := range all {
 				kind, _ := o["kind"].(string)
 				k, known := kinds[kind]
@@ -115,6 +126,20 @@ func TestKubernetes(t *testing.T) {
 				}
 				for _, n := range at(o, "metadata", "name") {
 					names[kind+"/"+n.(string)] = true
+				}
+				if kind == "ConfigMap" {
+					var config object
+					if err := yaml.Unmarshal([]byte(o["data"].(object)["fenceproxy.yaml"].(string)), &config); err != nil {
+						t.Fatal(err)
+					}
+					hold = config["hold"] != nil
+					for _, s := range append(at(config, "shutdown", "delay"), at(config, "shutdown", "drain_timeout")...) {
+						d, err := time.ParseDuration(s.(string))
+						if err != nil {
+							t.Fatal(err)
+						}
+						drain += d
+					}
 				}
 				if kind == "Secret" {
 					env = o["stringData"].(object)
@@ -145,6 +170,20 @@ func TestKubernetes(t *testing.T) {
 							t.Errorf("no Secret %v", n)
 						}
 					}
+				}
+				if o["kind"] == "Deployment" {
+					c := at(o, append(slices.Clone(pod), "terminationGracePeriodSeconds")...)
+					if len(c) != 1 || toSeconds(c[0]) <= drain {
+						t.Errorf("a pod has %v s to end, and the proxy in it takes %v", c, drain)
+					}
+				}
+				// Of pods that are ready while they hold a lock one is: a rollout, and a drain of its node, would wait for others.
+				if hold && o["kind"] == "PodDisruptionBudget" {
+					t.Error("a budget of ready pods lets nobody evict the holder")
+				}
+				s := at(o, "spec", "strategy", "rollingUpdate", "maxUnavailable")
+				if hold && o["kind"] == "Deployment" && !slices.Equal(s, []any{"100%"}) {
+					t.Errorf("maxUnavailable is %v: a rollout waits for ready pods for ever", s)
 				}
 				if o["kind"] == "Deployment" || o["kind"] == "PodDisruptionBudget" {
 					labels := at(o, "spec", "selector", "matchLabels", "app")

@@ -110,7 +110,7 @@ fence billing:
   written by function "public"."pay"(i integer)
   no text shows: operator public.###(NONE,integer) calls function "public"."pay"(i integer)
 any fence: function "public"."run"(s text) runs SQL that it makes up: it may write anything
-note: fence billing: 1 partition or child table is not named, writes by their own name are fenced by triggers only: "public"."lines_1"
+note: fence billing: 1 partition or child table is not named, writes by their own name are fenced by triggers, and by serve only while it can read the catalog: "public"."lines_1"
 note: no event triggers: partitions and children that are created later have no guard until fenceproxy init --triggers runs again
 database DB: fits
 `, "")

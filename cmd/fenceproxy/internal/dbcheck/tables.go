@@ -113,7 +113,7 @@ func checkFence(f config.Fence, all []relation, byOID map[uint32]relation, below
 	held := slices.DeleteFunc(slices.Clone(missing), func(r relation) bool { return !slices.Contains(guarded[r.oid], f.Name) })
 	missing = slices.DeleteFunc(missing, func(r relation) bool { return slices.Contains(guarded[r.oid], f.Name) })
 	if len(held) > 0 {
-		findings = append(findings, Finding{Notice, fmt.Sprintf("fence %s: %s not named, writes by their own name are fenced by triggers only: %s",
+		findings = append(findings, Finding{Notice, fmt.Sprintf("fence %s: %s not named, writes by their own name are fenced by triggers, and by serve only while it can read the catalog: %s",
 			f.Name, partitions(len(held)), list(held))})
 	}
 	if len(missing) > 0 {
