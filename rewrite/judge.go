@@ -64,7 +64,7 @@ func (j *judge) writeName(n tableName) {
 		j.refuse("changing schema " + fenceSchema)
 	case n.schema != "" && n.schema != "pg_catalog":
 	case n.name == "pg_settings": // its rule calls set_config
-		j.st.MayChangeToken, j.st.ChangesLexing = true, true
+		j.st.MayChangeToken, j.st.ChangesLexing, j.st.MayLiftReadOnly = true, true, true
 	case n.schema == "pg_catalog" || strings.HasPrefix(n.name, "pg_"): // a catalog: can redefine anything
 		j.effect(EffectOpaque)
 	}

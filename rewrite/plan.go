@@ -85,7 +85,10 @@ type Statement struct {
 	// PastReadOnly is set when a READ ONLY transaction does not keep the statement from what it does: COPY with a file or
 	// program of the server, functions that change the server but no table, connections to other servers.
 	PastReadOnly bool
-	Catalog      CatalogChange // DDL
+	// MayLiftReadOnly is set when the statement may take transaction_read_only back to its default, which up to PostgreSQL 15
+	// makes a READ ONLY transaction writable: RESET, set_config with NULL.
+	MayLiftReadOnly bool
+	Catalog         CatalogChange // DDL
 	// Uses are for Analyzer.Again; nil when there is nothing to look at again.
 	Uses   *Uses
 	Name   string   // prepared statement, savepoint or cursor, folded as PostgreSQL folds it

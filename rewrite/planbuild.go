@@ -15,7 +15,8 @@ func (p *Plan) add(st Statement, first int32) {
 func (st *Statement) plain() bool {
 	switch st.Kind {
 	case KindOther, KindEmpty, KindSet, KindCopyOut:
-		return st.Effect <= EffectWrite && st.Fences.Empty() && st.RowFences.Empty() && st.NewRows.Empty() && !st.MayChangeToken && !st.ChangesLexing && st.Refuse == nil
+		return st.Effect <= EffectWrite && st.Fences.Empty() && st.RowFences.Empty() && st.NewRows.Empty() && !st.MayChangeToken && !st.ChangesLexing &&
+			!st.MayLiftReadOnly && st.Refuse == nil
 	}
 	return false
 }

@@ -7,7 +7,10 @@ import (
 	pg "github.com/pganalyze/pg_query_go/v6"
 )
 
-const tokenSetting = "fence.token"
+const (
+	tokenSetting    = "fence.token"
+	readOnlySetting = "transaction_read_only"
+)
 
 // session judges statements about transactions, settings, prepared statements and cursors.
 func (j *judge) session(n *pg.Node) bool {
@@ -123,6 +126,10 @@ func (j *judge) set(x *pg.VariableSetStmt) {
 	}
 	if changesLexing(x.Name) {
 		j.st.ChangesLexing = true
+	}
+	switch x.Kind {
+	case pg.VariableSetKind_VAR_SET_DEFAULT, pg.VariableSetKind_VAR_RESET:
+		j.st.MayLiftReadOnly = strings.EqualFold(x.Name, readOnlySetting)
 	}
 	if !isTokenSetting(x.Name) {
 		return

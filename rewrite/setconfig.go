@@ -1,6 +1,10 @@
 package rewrite
 
-import pg "github.com/pganalyze/pg_query_go/v6"
+import (
+	"strings"
+
+	pg "github.com/pganalyze/pg_query_go/v6"
+)
 
 // loneSetConfig recognises SELECT set_config('fence.token', value, local) and nothing else in the statement: the one
 // query that the engine treats as a SET. Everything less plain goes through setConfig.
@@ -25,6 +29,7 @@ func (j *judge) loneSetConfig(s *pg.SelectStmt) bool {
 			return false
 		}
 		j.st.Kind, j.st.ChangesLexing = KindSet, changesLexing(name)
+		j.liftsReadOnly(name, call.Args[1])
 		j.walkNode(call.Args[1]) // a cast may run code
 		j.walkNode(call.Args[2])
 		return true
@@ -52,13 +57,27 @@ func (j *judge) loneSetConfig(s *pg.SelectStmt) bool {
 func (j *judge) setConfig(x *pg.FuncCall) {
 	name, ok := "", false
 	if len(x.Args) == 3 && !x.FuncVariadic {
-		name, ok = text(x.Args[0])
+		if name, ok = text(x.Args[0]); !ok {
+			name = readOnlySetting // perhaps
+		}
+		j.liftsReadOnly(name, x.Args[1])
+	} else {
+		j.st.MayLiftReadOnly = true
 	}
 	if !ok || isTokenSetting(name) {
 		j.st.MayChangeToken = true
 	}
 	if !ok || changesLexing(name) {
 		j.st.ChangesLexing = true
+	}
+}
+
+// liftsReadOnly: NULL for a value resets the setting.
+func (j *judge) liftsReadOnly(name string, value *pg.Node) {
+	if strings.EqualFold(name, readOnlySetting) {
+		if _, isText := text(value); !isText {
+			j.st.MayLiftReadOnly = true
+		}
 	}
 }
 

@@ -238,6 +238,94 @@ func TestTokenlessReadOnlyCannotBeLifted(t *testing.T) {
 	}
 }
 
+// resets take transaction_read_only back to its default, which PostgreSQL does not check before version 16.
+var resets = []string{
+	"BEGIN|EXPLAIN SELECT later()|RESET TRANSACTION_READ_ONLY|SELECT adds()|COMMIT",
+	"BEGIN|EXPLAIN SELECT later()|SET transaction_read_only TO DEFAULT|SELECT adds()|COMMIT",
+	"BEGIN|EXPLAIN SELECT later()|SET LOCAL transaction_read_only TO DEFAULT|SELECT adds()|COMMIT",
+	"BEGIN|EXPLAIN SELECT later()|SELECT set_config('transaction_read_only', NULL, false)|SELECT adds()|COMMIT",
+	"BEGIN|EXPLAIN SELECT later()|PREPARE r AS SELECT set_config('transaction_read_only', NULL, true), 1|EXECUTE r|SELECT adds()|COMMIT",
+	"BEGIN|EXPLAIN SELECT later()|SELECT set_config('transaction_' || 'read_only', NULLIF('', ''), true), 1|SELECT adds()|COMMIT",
+	"BEGIN|EXPLAIN SELECT later()|UPDATE pg_settings SET setting = NULL WHERE name = 'transaction_read_only'|SELECT adds()|COMMIT",
+	"SELECT set_config('transaction_read_only', NULL, true), adds()", "SELECT set_config(n, NULL, true), adds() FROM (VALUES ('transaction_read_only')) v(n)",
+}
+
+// atCommit leave something to be run at COMMIT, and end the read-only subtransaction in which they did.
+var atCommit = []string{
+	"BEGIN|SAVEPOINT s|DECLARE c CURSOR WITH HOLD FOR SELECT adds()|RELEASE s|COMMIT",
+	"BEGIN|SAVEPOINT s|SAVEPOINT t|DECLARE c CURSOR WITH HOLD FOR SELECT adds()|RELEASE s|COMMIT AND CHAIN|COMMIT",
+	"BEGIN|SAVEPOINT s|PREPARE h AS SELECT adds()|DECLARE c CURSOR WITH HOLD FOR SELECT adds()|RELEASE s|SELECT 1|COMMIT",
+}
+
+// TestTokenlessReadOnlyToTheEnd: a transaction that was made read-only stays so up to what it does at COMMIT.
+func TestTokenlessReadOnlyToTheEnd(t *testing.T) {
+	for _, policy := range []string{"readonly", "opaque-readonly"} {
+		db, p, rows := tokenlessProxy(t, policy)
+		pgtest.Shared(t).Exec(t, db, "CREATE FUNCTION later() RETURNS int LANGUAGE sql AS 'SELECT 1'")
+		conn := p.Connect(t, db, user, "")
+		before := rows()
+		for _, script := range append(resets, atCommit...) {
+			list := strings.Split(script, "|")
+			for how, play := range map[string]func(){
+				"simple": func() {
+					for _, sql := range list {
+						run(conn, sql)
+					}
+				},
+				"extended": func() {
+					for _, sql := range list {
+						extended(conn, sql)
+					}
+				},
+				"string":    func() { run(conn, strings.Join(list, "; ")) },
+				"pipelined": func() { pipelined(conn, list...) },
+			} {
+				play()
+				run(conn, "ROLLBACK")
+				run(conn, "DISCARD ALL")
+				if after := rows(); after != before {
+					t.Errorf("%s: %s, %s: %d became %d", policy, script, how, before, after)
+					before = after
+				}
+			}
+		}
+	}
+}
+
+// TestTokenlessFailedTransactionEnds: the guard in front of COMMIT does not keep a failed transaction from its end.
+func TestTokenlessFailedTransactionEnds(t *testing.T) {
+	db, p, _ := tokenlessProxy(t, "readonly")
+	conn := p.Connect(t, db, user, "")
+	begin := func() {
+		for _, sql := range []string{"BEGIN", "SAVEPOINT s", "SELECT 1", "RELEASE s"} {
+			must(t, conn, sql)
+		}
+	}
+	begin()
+	want(t, conn, "INSERT INTO free VALUES (4)", "25006")
+	want(t, conn, "COMMIT", "")
+	want(t, conn, "SELECT 1", "")
+	begin()
+	insert, commit := &pgproto3.Query{String: "INSERT INTO free VALUES (4)"}, &pgproto3.Query{String: "COMMIT"}
+	if got := exchange(conn, insert, commit); got != "25006" {
+		t.Errorf("INSERT: %q", got)
+	}
+	if got := exchange(conn); got != "" {
+		t.Errorf("COMMIT that was sent before the error: %q", got)
+	}
+	want(t, conn, "SELECT 1", "")
+	begin()
+	if got := exchange(conn, insert, &pgproto3.Parse{Query: "COMMIT"}, &pgproto3.Bind{}, &pgproto3.Execute{}, &pgproto3.Sync{}); got != "25006" {
+		t.Errorf("INSERT: %q", got)
+	}
+	if got := exchange(conn); got != "" {
+		t.Errorf("COMMIT that was sent before the error, extended: %q", got)
+	}
+	want(t, conn, "SELECT 1", "")
+	begin()
+	want(t, conn, "COMMIT", "")
+}
+
 // TestTokenlessReadOnlyAfterRelease: what a savepoint has made read-only is writable again when it is released, and has
 // to be made so once more.
 func TestTokenlessReadOnlyAfterRelease(t *testing.T) {

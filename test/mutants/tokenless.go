@@ -39,6 +39,26 @@ var tokenlessMutants = []mutant{
 		pkg:  relay, tests: "TestTokenless",
 	},
 	{
+		name: "tokenless: PostgreSQL does not check RESET",
+		file: "wire/relay/tokenless.go",
+		old:  "		d.readOnly, d.someToken = true, true\n",
+		pkg:  e2e, tests: "TestTokenlessReadOnlyToTheEnd",
+	},
+	{
+		name: "tokenless: NULL for a value is RESET",
+		file: "rewrite/setconfig.go",
+		old:  "		if _, isText := text(value); !isText {\n",
+		new:  "		if false {\n",
+		pkg:  e2e, tests: "TestTokenlessReadOnlyToTheEnd",
+	},
+	{
+		name: "tokenless: COMMIT runs what was left behind a savepoint",
+		file: "wire/relay/tokenless.go",
+		old:  "		return e.tx.released\n",
+		new:  "		return false\n",
+		pkg:  relay, tests: "TestTokenlessGuards",
+	},
+	{
 		name: "tokenless: another transaction needs another guard",
 		file: "wire/relay/tokenless.go",
 		old:  "	return s.sent && s.epoch == e.tx.epoch && s.serial == e.token.serial &&\n		(s.segment == e.segment || s.block && e.tx.block)\n",

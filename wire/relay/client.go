@@ -241,7 +241,7 @@ func (e *Engine) clientBind(body []byte, whole bool) bool {
 		return true
 	}
 	v := e.possibleStatement(name)
-	if v.plan != nil && !v.plan.Plain && e.mustAsk(v.plan) {
+	if v.plan != nil && !v.plan.Plain && (e.mustAsk(v.plan) || e.commitWaits(v.plan)) {
 		return true
 	}
 	if st := lone(v.plan); st != nil && st.Kind == rewrite.KindSetToken && whole {
@@ -368,6 +368,9 @@ func (e *Engine) executeWithCare(v verdict) bool {
 		if e.act.pause != pauseNone {
 			return true
 		}
+	}
+	if e.commitWaits(v.plan) {
+		return true
 	}
 	if e.enforcing() && !e.tx.aborted {
 		d := e.demandOfVerdict(v)

@@ -173,6 +173,10 @@ type transaction struct {
 	touchedNow, touchedBefore bool
 	failed                    bool // an error since the last ReadyForQuery 'I'
 	held                      heldGuards
+	// madeReadOnly: something was sent behind a guard that makes the transaction read-only; released: and a RELEASE SAVEPOINT
+	// behind that, which may have ended it. What was left to be run at COMMIT (cursors WITH HOLD, deferred triggers) would run
+	// without.
+	madeReadOnly, released bool
 	// implicit: the Query of this segment was sent behind messages without a Sync. From PostgreSQL 18 on it goes on in their
 	// transaction, with ReadyForQuery 'T', and the next Sync ends that (postgres.c start_xact_command); 0 for none.
 	implicit uint64

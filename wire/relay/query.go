@@ -67,7 +67,7 @@ func (e *Engine) clientQuery(body []byte) bool {
 	if a.Effect == rewrite.EffectUnknown && len(e.cfg.Fences) > 0 && !e.probed(a.Plan, sql) {
 		return true
 	}
-	if e.mustAsk(a.Plan) {
+	if e.mustAsk(a.Plan) || e.commitWaits(a.Plan) {
 		return true
 	}
 	if r := e.refusalOfTokenless(a.Plan, false); r != nil {
@@ -151,6 +151,7 @@ func (e *Engine) checkToken(raw string, local bool) *refusal {
 func (e *Engine) sendQuery(a rewrite.Analysis, sql []byte) {
 	run := e.runs.query()
 	run.plan, run.rows = a.Plan, e.splices(a.Plan)
+	failed := e.tx.aborted && len(a.Statements) == 1 // boundary forgets it
 	slot := e.boundary(slotQuery)
 	slot.query = run
 	e.countStatements(a.Plan)
@@ -183,7 +184,7 @@ func (e *Engine) sendQuery(a rewrite.Analysis, sql []byte) {
 		if st.Kind == rewrite.KindEmpty {
 			continue
 		}
-		if e.enforcing() && !(len(a.Statements) == 1 && e.tx.aborted) {
+		if e.enforcing() && !failed {
 			var d demand
 			e.addStatement(&d, st)
 			e.unnamed(&d)

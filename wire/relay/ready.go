@@ -57,7 +57,7 @@ func (e *Engine) readyForQuery(body []byte, out *Output) reply {
 		if e.syncs == 0 {
 			e.token.transactionEnded(e.tx.failed)
 			e.tx.touchedBefore = false
-			e.tx.failed = false
+			e.tx.failed, e.tx.madeReadOnly, e.tx.released = false, false, false
 			e.catalogChanged()
 		}
 	}

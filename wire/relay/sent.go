@@ -57,13 +57,13 @@ func (e *Engine) prepared(st *rewrite.Statement) *statement {
 // preparedPlan is the plan of what PREPARE prepared.
 func preparedPlan(st *rewrite.Statement) *rewrite.Plan {
 	inner := rewrite.Statement{
-		PastReadOnly: st.PastReadOnly, Effect: st.Effect, Fences: st.Fences, Uses: st.Uses, RowFences: st.RowFences, NewRows: st.NewRows, MayChangeToken: st.MayChangeToken, ChangesLexing: st.ChangesLexing, Verb: "EXECUTE",
+		PastReadOnly: st.PastReadOnly, MayLiftReadOnly: st.MayLiftReadOnly, Effect: st.Effect, Fences: st.Fences, Uses: st.Uses, RowFences: st.RowFences, NewRows: st.NewRows, MayChangeToken: st.MayChangeToken, ChangesLexing: st.ChangesLexing, Verb: "EXECUTE",
 	}
 	return &rewrite.Plan{
 		Statements: []rewrite.Statement{inner},
 		Fences:     st.Fences,
 		Effect:     st.Effect,
-		Plain: !st.MayChangeToken && !st.ChangesLexing && st.Fences.Empty() && st.RowFences.Empty() && st.NewRows.Empty() &&
+		Plain: !st.MayChangeToken && !st.MayLiftReadOnly && !st.ChangesLexing && st.Fences.Empty() && st.RowFences.Empty() && st.NewRows.Empty() &&
 			st.Effect <= rewrite.EffectWrite,
 	}
 }
@@ -74,6 +74,7 @@ func (e *Engine) sentStatement(st *rewrite.Statement) (changesTx bool) {
 	if st.Effect >= rewrite.EffectLock {
 		e.tx.touchedNow = true
 	}
+	e.tx.madeReadOnly = e.tx.madeReadOnly || e.readOnlyWithoutToken(st)
 	if st.MayChangeToken {
 		e.token.disturb()
 	}
@@ -98,6 +99,7 @@ func (e *Engine) sentStatement(st *rewrite.Statement) (changesTx bool) {
 		e.token.rolledBackTo()
 	case rewrite.KindRelease:
 		if e.cfg.Tokenless != TokenlessReadWrite {
+			e.tx.released = e.tx.released || e.tx.madeReadOnly
 			e.tx.disturb() // ends read-only that began behind the savepoint (xact.c CommitSubTransaction)
 		}
 	case rewrite.KindDiscard:

@@ -30,6 +30,8 @@ func (e *Engine) readOnlyWithoutToken(st *rewrite.Statement) bool {
 	switch st.Kind {
 	case rewrite.KindPrepare: // it is EXECUTE that runs it
 		return false
+	case rewrite.KindCommit, rewrite.KindCommitChain, rewrite.KindPrepareTx:
+		return e.tx.released
 	case rewrite.KindOther, rewrite.KindExecute, rewrite.KindDeclare, rewrite.KindFetch, rewrite.KindCopyIn,
 		rewrite.KindCopyOut, rewrite.KindCall, rewrite.KindDo, rewrite.KindNoBlock, rewrite.KindCommitPrepared:
 		if e.cfg.Tokenless == TokenlessReadOnly {
@@ -39,7 +41,14 @@ func (e *Engine) readOnlyWithoutToken(st *rewrite.Statement) bool {
 	return st.Effect >= rewrite.EffectOpaque
 }
 
+// resetChecked is the first major version that lets nobody RESET transaction_read_only (guc.c GUC_NO_RESET). Before, RESET is
+// not checked as SET is, and makes the transaction writable again.
+const resetChecked = 16
+
 func (e *Engine) addTokenless(d *demand, st *rewrite.Statement) {
+	if st.MayLiftReadOnly && e.serverMajor < resetChecked && e.cfg.Tokenless != TokenlessReadWrite && e.enforcing() && !e.knownToken() {
+		d.readOnly, d.someToken = true, true
+	}
 	if !e.readOnlyWithoutToken(st) || e.unguardable(st) {
 		return
 	}
@@ -87,6 +96,16 @@ var refuseTokenlessCall = refusal{Error: tokens.Error{
 	Detail:  "They may commit inside, and what follows would not be read-only (tokenless).",
 	Hint:    "Begin a transaction first, or present a token.",
 }, by: ByProxy}
+
+// commitWaits pauses a COMMIT that is to be guarded until it is known whether the transaction has failed: a failed one it
+// ends, and the guard in front of it would be what fails instead.
+func (e *Engine) commitWaits(p *rewrite.Plan) (paused bool) {
+	if st := lone(p); st == nil || e.syncs == 0 || e.copyIn || !e.enforcing() || !e.tx.released || st.Kind != rewrite.KindCommit {
+		return false
+	}
+	e.act.pause = pauseQuiet
+	return true
+}
 
 // sentReadOnly is the last guard that was sent to make the transaction read-only.
 type sentReadOnly struct {

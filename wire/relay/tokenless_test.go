@@ -23,6 +23,7 @@ func TestTokenlessGuards(t *testing.T) {
 		{"behind a Query", "", "Q SELECT 1 / P |" + view + " / B | / E / S", "Q(SELECT 1) P B E S", "Q(+SELECT 1) P guard B E S"},
 		{"in a string", "", "Q SELECT 1; SELECT f(); COMMIT", "Q(SELECT 1; +SELECT f(); COMMIT)", "Q(+SELECT 1; +SELECT f(); COMMIT)"},
 		{"settings and transactions", "", "Q BEGIN; SET x.y = 1; SAVEPOINT a; RELEASE a; COMMIT", "Q(BEGIN; SET x.y = 1; SAVEPOINT a; RELEASE a; COMMIT)", "Q(BEGIN; SET x.y = 1; SAVEPOINT a; RELEASE a; COMMIT)"},
+		{"what was left to be run at COMMIT", "", "Q BEGIN; SAVEPOINT a; SELECT f(); RELEASE a; COMMIT", "Q(BEGIN; SAVEPOINT a; +SELECT f(); RELEASE a; +COMMIT)", "Q(BEGIN; SAVEPOINT a; +SELECT f(); RELEASE a; +COMMIT)"},
 		{"CALL", "", "P |CALL p() / B | / E / S", "P guard B poison S", "P guard B poison S"},
 		{"VACUUM", "", "Q VACUUM log", "Q(VACUUM log)", "Q(refused by fenceproxy)"},
 		{"COMMIT PREPARED", "", "Q COMMIT PREPARED 'x'", "Q(COMMIT PREPARED 'x')", "Q(refused by fenceproxy)"},
