@@ -46,7 +46,7 @@ func init() {
 			file: "cmd/fenceproxy/drain.go",
 			old:  "		go p.giveUp(p.running) // the last",
 			new:  "		// the last",
-			pkg:  sidecar, tests: "TestSecondSignalReleases/lease",
+			pkg:  sidecar, tests: "TestSecondSignalInTheDelay",
 		},
 		mutant{
 			name: "sidecar: a service that is away is told while waiting",

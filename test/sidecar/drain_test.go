@@ -108,6 +108,25 @@ func TestSecondSignalReleases(t *testing.T) {
 	})
 }
 
+// A second SIGTERM within shutdown.delay, while sessions still run: the lock does not wait for the last words to them.
+func TestSecondSignalInTheDelay(t *testing.T) {
+	p := newPlace(t).lease()
+	first := p.sidecar("--drain-delay", "1m")
+	waitHolding(t, first)
+	second := p.sidecar()
+	for range 3 {
+		connect(t, first, p.db)
+	}
+	draining(t, first)
+	began := time.Now()
+	first.Signal(syscall.SIGTERM)
+	waitHolding(t, second)
+	if took := time.Since(began); took > time.Second {
+		t.Errorf("handed over after %v", took)
+	}
+	ended(t, first, patience)
+}
+
 // Clients that wait are told of the end, and nobody waits for them.
 func TestSignalWhileClientsWait(t *testing.T) {
 	p := newPlace(t).lease()
