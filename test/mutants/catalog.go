@@ -12,6 +12,19 @@ var catalogMutants = []mutant{
 		pkg:  e2e, tests: "TestI1Catalog",
 	},
 	{
+		name: "catalog: a function may bear the name of the table that it writes",
+		file: "tokens/catalog/graph.go",
+		old:  "itself := n.function && word",
+		new:  "itself := word",
+		pkg:  "tokens/catalog", tests: "TestWhatLeadsToAFence",
+	},
+	{
+		name: "catalog: defaults of arguments and aggregates call",
+		file: "tokens/catalog/function.go",
+		old:  "calls: f.uses, ",
+		pkg:  "tokens/catalog", tests: "TestWhatLeadsToAFence",
+	},
+	{
 		name: "catalog: a call of a function that writes is a write",
 		file: "rewrite/found.go",
 		old:  "		j.fence(s)\n",

@@ -18,19 +18,25 @@ type Function struct {
 	extension bool
 	builtin   bool // a function of pg_catalog has the same name
 	source    string
-	body      string // prosqlbody of BEGIN ATOMIC
+	body      string   // prosqlbody of BEGIN ATOMIC
+	uses      []uint32 // functions of the users that it was made of: of an aggregate, in defaults of arguments
 }
 
 func (f Function) String() string {
 	return pgx.Identifier{f.Schema, f.Name}.Sanitize() + "(" + f.Args + ")"
 }
 
+// aggregate: it has no code of its own (pg_aggregate.c AggregateCreate).
+func (f Function) aggregate() bool { return f.Language == "internal" && f.source == "aggregate_dummy" }
+
 func readFunctions(ctx context.Context, q Querier) ([]Function, error) {
 	rows, err := q.Query(ctx, `
 		SELECT p.oid, n.nspname::text, p.proname::text, pg_catalog.pg_get_function_identity_arguments(p.oid), l.lanname::text,
 		  EXISTS (SELECT FROM pg_catalog.pg_depend d WHERE d.classid = 'pg_catalog.pg_proc'::pg_catalog.regclass AND d.objid = p.oid AND d.deptype = 'e'),
 		  EXISTS (SELECT FROM pg_catalog.pg_proc b WHERE b.proname = p.proname AND b.pronamespace = 'pg_catalog'::pg_catalog.regnamespace),
-		  CASE WHEN p.prosqlbody IS NULL THEN coalesce(p.prosrc, '') ELSE '' END, coalesce(p.prosqlbody::text, '')
+		  CASE WHEN p.prosqlbody IS NULL THEN coalesce(p.prosrc, '') ELSE '' END, coalesce(p.prosqlbody::text, ''),
+		  ARRAY(SELECT d.refobjid FROM pg_catalog.pg_depend d WHERE d.classid = 'pg_catalog.pg_proc'::pg_catalog.regclass AND d.objid = p.oid
+		    AND d.refclassid = 'pg_catalog.pg_proc'::pg_catalog.regclass AND d.refobjid >= 16384 ORDER BY 1)
 		FROM pg_catalog.pg_proc p JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace JOIN pg_catalog.pg_language l ON l.oid = p.prolang
 		WHERE n.nspname NOT IN ('pg_catalog', 'information_schema', 'fence')
 		ORDER BY n.nspname, p.proname, p.oid`)
@@ -38,7 +44,7 @@ func readFunctions(ctx context.Context, q Querier) ([]Function, error) {
 		return nil, err
 	}
 	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (f Function, err error) {
-		return f, row.Scan(&f.OID, &f.Schema, &f.Name, &f.Args, &f.Language, &f.extension, &f.builtin, &f.source, &f.body)
+		return f, row.Scan(&f.OID, &f.Schema, &f.Name, &f.Args, &f.Language, &f.extension, &f.builtin, &f.source, &f.body, &f.uses)
 	})
 }
 
@@ -46,7 +52,7 @@ func readFunctions(ctx context.Context, q Querier) ([]Function, error) {
 type code struct {
 	writes  []write  // BEGIN ATOMIC only
 	reads   []uint32 // likewise
-	calls   []uint32 // likewise
+	calls   []uint32 // of BEGIN ATOMIC, and Function.uses
 	words   map[string]qualifiers
 	changes bool // a text that has a word of a writing statement
 	dynamic bool // a text that runs a text
@@ -58,9 +64,9 @@ type code struct {
 func (f Function) look() code {
 	if f.body != "" {
 		tree := parseTree(f.body)
-		return code{writes: writes(tree), reads: reads(tree), calls: calls(f.body)}
+		return code{writes: writes(tree), reads: reads(tree), calls: append(calls(f.body), f.uses...)}
 	}
-	c := code{words: words(f.source), closed: f.Language != "sql" && f.Language != "plpgsql"}
+	c := code{words: words(f.source), calls: f.uses, closed: f.Language != "sql" && f.Language != "plpgsql" && !f.aggregate()}
 	for _, w := range []string{"insert", "update", "delete", "merge", "truncate", "copy", "drop", "alter", "refresh"} {
 		c.changes = c.changes || c.words[w] != nil
 	}
@@ -99,6 +105,7 @@ func words(text string) map[string]qualifiers {
 		if start >= 0 {
 			q := qualifier(text[:start])
 			add(strings.ToLower(text[start:i]), q)
+			add(folded(text[start:i]), q)
 			add(text[start:i], q)
 			start = -1
 		}
@@ -109,6 +116,17 @@ func words(text string) map[string]qualifiers {
 		}
 	}
 	return set
+}
+
+// folded is the word as PostgreSQL folds it where a character has several bytes: ASCII only (scansup.c
+// downcase_identifier).
+func folded(word string) string {
+	return strings.Map(func(r rune) rune {
+		if r >= 'A' && r <= 'Z' {
+			r += 'a' - 'A'
+		}
+		return r
+	}, word)
 }
 
 // qualifier is the name in front of a dot at the end of a text. What is not plainly one is "": a name that a format or an

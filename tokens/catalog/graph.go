@@ -84,6 +84,7 @@ func (g *graph) fence(m Members, uses []use) (FenceView, []Invisible) {
 type named struct {
 	schema     string
 	onlyWrites bool // it leads to the fence by writing it only
+	function   bool
 }
 
 // names are the words by which a text may mean what leads to the fence.
@@ -91,12 +92,12 @@ func (g *graph) names(l leads) map[string][]named {
 	names := map[string][]named{}
 	for oid, events := range l.relations {
 		if r, known := g.tree.Relation(oid); known {
-			names[r.Name] = append(names[r.Name], named{r.Schema, events&Select == 0})
+			names[r.Name] = append(names[r.Name], named{r.Schema, events&Select == 0, false})
 		}
 	}
 	for i := range l.functions {
 		f := g.functions[i]
-		names[f.Name] = append(names[f.Name], named{f.Schema, false})
+		names[f.Name] = append(names[f.Name], named{f.Schema, false, true})
 	}
 	return names
 }
@@ -124,7 +125,8 @@ func (g *graph) writes(i int, l leads, names map[string][]named) bool {
 	}
 	for word, qualifiers := range c.words {
 		for _, n := range names[word] {
-			if qualifiers.mayMean(n.schema) && word != g.functions[i].Name && (!n.onlyWrites || c.changes || c.dynamic) {
+			itself := n.function && word == g.functions[i].Name // or another one of its name, which counts by that already
+			if qualifiers.mayMean(n.schema) && !itself && (!n.onlyWrites || c.changes || c.dynamic) {
 				return true
 			}
 		}

@@ -23,6 +23,11 @@ func TestQualifiersOfNames(t *testing.T) {
 			t.Errorf("%s: %v", text, got)
 		}
 	}
+	for _, text := range []string{"UPDATE ÄCCT SET", `UPDATE "Äcct" SET`, "UPDATE Äcct SET"} {
+		if words(text)["Äcct"] == nil {
+			t.Errorf("%s: names are folded as PostgreSQL does it", text)
+		}
+	}
 	f := Function{Language: "plpgsql", source: "BEGIN EXECUTE 'INSERT INTO d1.log' ; END"}
 	if c := f.look(); !c.words["log"].mayMean("d0") {
 		t.Error("a text that runs a text may mean any")

@@ -32,6 +32,11 @@ CREATE FUNCTION reads(i int) RETURNS int LANGUAGE sql AS 'SELECT v FROM t WHERE 
 CREATE FUNCTION calls(i int) RETURNS int LANGUAGE sql IMMUTABLE AS 'SELECT touch(i)';
 CREATE FUNCTION quoted(i int) RETURNS void LANGUAGE plpgsql AS 'BEGIN DELETE FROM public."t"; END';
 CREATE FUNCTION by_view(i int) RETURNS void LANGUAGE plpgsql AS 'BEGIN DELETE FROM seen; END';
+CREATE FUNCTION part(i bigint) RETURNS int LANGUAGE sql AS 'UPDATE part SET v = v + 1 WHERE id = i RETURNING v';
+CREATE FUNCTION seen(i bigint) RETURNS void LANGUAGE plpgsql AS 'BEGIN DELETE FROM seen; END';
+CREATE FUNCTION plain(i bigint) RETURNS int LANGUAGE sql AS 'SELECT 1';
+CREATE FUNCTION by_default(i int DEFAULT touch(1)) RETURNS int LANGUAGE sql AS 'SELECT 1';
+CREATE FUNCTION step(a int, b int) RETURNS int LANGUAGE sql AS 'SELECT touch(b)'; CREATE AGGREGATE aggregated(int) (SFUNC = step, STYPE = int);
 CREATE FUNCTION elsewhere(i int) RETURNS void LANGUAGE plpgsql AS 'BEGIN DELETE FROM plain; END';
 CREATE FUNCTION dynamic(x text) RETURNS void LANGUAGE plpgsql AS 'BEGIN EXECUTE ''DELETE FROM '' || x; END';
 CREATE FUNCTION length(i int) RETURNS int LANGUAGE sql AS 'SELECT touch(i)';
@@ -83,13 +88,18 @@ route triggered: INSERT, DELETE by trigger g
 route up: UPDATE, DELETE, TRUNCATE by foreign key t_k + foreign key t_up
 route upper: DELETE, TRUNCATE by foreign key up_upper
 route whole: INSERT, UPDATE, DELETE, TRUNCATE by inheritance
+function aggregated
+function by_default
 function by_view
 function calls
 function calls_atomic
 function length
 function odd_write
+function part
 function proc
 function quoted
+function seen
+function step
 function to_ty
 function touch
 function touch_atomic`)

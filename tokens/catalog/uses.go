@@ -8,7 +8,7 @@ import (
 )
 
 // use is a call of a function that does not look like one in a statement: an operator, a cast, a domain's check, a type's
-// input, an aggregate.
+// input.
 type use struct {
 	function uint32
 	text     string
@@ -19,8 +19,7 @@ func readUses(ctx context.Context, q Querier) ([]use, error) {
 		SELECT d.refobjid, pg_catalog.pg_describe_object(d.classid, d.objid, 0) FROM pg_catalog.pg_depend d
 		WHERE d.refclassid = 'pg_catalog.pg_proc'::pg_catalog.regclass AND d.refobjid >= 16384
 		  AND (d.classid IN ('pg_catalog.pg_operator'::pg_catalog.regclass, 'pg_catalog.pg_cast'::pg_catalog.regclass, 'pg_catalog.pg_type'::pg_catalog.regclass)
-		    OR d.classid = 'pg_catalog.pg_constraint'::pg_catalog.regclass AND EXISTS (SELECT FROM pg_catalog.pg_constraint c WHERE c.oid = d.objid AND c.contypid <> 0)
-		    OR d.classid = 'pg_catalog.pg_proc'::pg_catalog.regclass AND EXISTS (SELECT FROM pg_catalog.pg_aggregate a WHERE a.aggfnoid = d.objid))
+		    OR d.classid = 'pg_catalog.pg_constraint'::pg_catalog.regclass AND EXISTS (SELECT FROM pg_catalog.pg_constraint c WHERE c.oid = d.objid AND c.contypid <> 0))
 		ORDER BY 2, 1`)
 	if err != nil {
 		return nil, err
