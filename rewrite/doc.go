@@ -37,13 +37,18 @@
 // (epochs below 2^15, counters below 2^48). A ZF001 of a row says nothing of the fence's mark: not a token to remember as
 // stale. The token is read from the setting at execution: nothing of it is in the text, in a plan or in a prepared statement.
 //
-// The forms, with ROW for the row as the statement names it and TOKEN for (SELECT fence.row_token('fence', bare)):
+// The forms, with ROW for the row as the statement names it and TOKEN for (SELECT fence.row_token('fence', bare)), which is
+// evaluated once:
 //
 //	StaleReject    UPDATE   SET col = fence.row_stamp(ROW.col, TOKEN, 'fence'), ...
 //	               DELETE   WHERE (cond) AND (CASE WHEN (cond) THEN fence.row_check(ROW.col, TOKEN, 'fence') ELSE false END)
 //	StaleRewrite   UPDATE   SET col = TOKEN, ... WHERE (cond) AND COALESCE(ROW.col, 0) <= TOKEN
 //	               DELETE   WHERE (cond) AND COALESCE(ROW.col, 0) <= TOKEN
 //	both           INSERT   col at the end of the columns, fence.row_token(...) at the end of each row or list of targets
+//
+// UPDATE and DELETE of one table, with column = V among the conditions that WHERE joins by AND and V a constant or a
+// parameter, have TOKEN without SELECT, and fence.row_fits(ROW.col, 'fence', bare) for the comparison: planning a subselect
+// takes longer than the calls for some rows (rowpoint).
 //
 // SET is evaluated for the rows that are to be written, and again for the newest version after a wait (execMain.c
 // EvalPlanQual), so an UPDATE that matches nothing stays UPDATE 0. WHERE is not: the planner may evaluate a condition before

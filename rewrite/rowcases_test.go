@@ -53,7 +53,8 @@ func rowConfig(s OnStale) Config {
 }
 
 // rowCase is a statement and what is made of it. %T stands for the session's token, %F for the test of "t", %S for the
-// stamp of a row of "t" that is checked; the empty text means whatever passes the other tests. refused is the SQLSTATE.
+// stamp of a row of "t" that is checked, %1T, %1F and %1S for the same where they are called for each row; the empty text
+// means whatever passes the other tests. refused is the SQLSTATE.
 type rowCase struct {
 	sql     string
 	args    []any
@@ -67,7 +68,7 @@ const sessionToken = `(SELECT fence.row_token('jobs/*', true))`
 
 var rowCases = []rowCase{
 	// UPDATE
-	{sql: "UPDATE t SET a=1 WHERE id=$1", args: []any{3}, rewrite: `UPDATE t SET "tok" = %T, a=1 WHERE (id=$1) AND %F`, reject: `UPDATE t SET "tok" = %S, a=1 WHERE id=$1`},
+	{sql: "UPDATE t SET a=1 WHERE id=$1", args: []any{3}, rewrite: `UPDATE t SET "tok" = %1T, a=1 WHERE (id=$1) AND %1F`, reject: `UPDATE t SET "tok" = %1S, a=1 WHERE id=$1`},
 	{sql: "UPDATE t SET a=1", rewrite: `UPDATE t SET "tok" = %T, a=1 WHERE %F`, reject: `UPDATE t SET "tok" = %S, a=1`},
 	{sql: "UPDATE t SET a=1 WHERE id=999"},
 	{sql: "update only t as x set a = x.a + 1, b = $1 where x.id = $2 or x.id = 4", args: []any{"z", 3}},
@@ -75,13 +76,13 @@ var rowCases = []rowCase{
 	{sql: "UPDATE t SET a=src.a FROM src LEFT JOIN LATERAL (SELECT max(id) m FROM src z WHERE z.id=src.id) q ON true WHERE src.id=t.id AND q.m IS NOT NULL"},
 	{sql: "UPDATE t SET a=1 WHERE id=$1 RETURNING id, a, b AS returning", args: []any{3}},
 	{sql: "UPDATE t SET a=1 RETURNING t.id", rewrite: `UPDATE t SET "tok" = %T, a=1 WHERE %F RETURNING t.id`},
-	{sql: "UPDATE t SET (a, b) = ($1, $2) WHERE id = $3", args: []any{7, "q", 2}, reject: `UPDATE t SET "tok" = %S, (a, b) = ($1, $2) WHERE id = $3`},
+	{sql: "UPDATE t SET (a, b) = ($1, $2) WHERE id = $3", args: []any{7, "q", 2}, reject: `UPDATE t SET "tok" = %1S, (a, b) = ($1, $2) WHERE id = $3`},
 	{sql: "UPDATE t SET (a, b) = (SELECT a, b FROM src WHERE src.id = t.id) WHERE id IN (SELECT id FROM src WHERE a > 0)"},
 	{sql: "UPDATE t SET (a) = ROW(4) WHERE id=1"},
 	{sql: "UPDATE t SET a = CASE WHEN id = 1 THEN 5 ELSE a END WHERE id < 3"},
 	{sql: "UPDATE t SET a = (t.a IS DISTINCT FROM 10)::int, c = 3, b = (t.b IS NOT DISTINCT FROM 'b1') FROM src WHERE src.id = t.id OR t.id = 1"},
 	{sql: "UPDATE t SET a = 5 /* hint */ -- WHERE comment\n WHERE /*+ IndexScan(t) */ id = 1 -- trailing RETURNING",
-		rewrite: "UPDATE t SET \"tok\" = %T, a = 5 /* hint */ -- WHERE comment\n WHERE /*+ IndexScan(t) */ (id = 1) AND %F -- trailing RETURNING"},
+		rewrite: "UPDATE t SET \"tok\" = %1T, a = 5 /* hint */ -- WHERE comment\n WHERE /*+ IndexScan(t) */ (id = 1) AND %1F -- trailing RETURNING"},
 	{sql: "UPDATE t SET b = 'x WHERE y'\n\n 'z' || E'\\'' || $x$;'$x$"},
 	{sql: "UPDATE t SET b = $$ WHERE ; RETURNING $$ WHERE b = E'it\\'s' OR b = 'b1' OR b = U&'!00622' UESCAPE '!'"},
 	{sql: `UPDATE "Odd Table" SET "select" = 9, "where" = "where" || 'x' WHERE "Odd Table"."returning" = $1 RETURNING "Odd Table"."where"`, args: []any{2}},
@@ -89,7 +90,7 @@ var rowCases = []rowCase{
 	{sql: `UPDATE U&"Odd!0020Table" UESCAPE '!' AS U&"!006f" UESCAPE '!' SET "select" = o.select + 1 WHERE o.where = 'w1'`},
 	{sql: `UPDATE set SET set = set + 1 WHERE set = 1`},
 	{sql: `UPDATE t AS set SET a = set.a WHERE set.id = 1`},
-	{sql: "UPDATE s2.t SET a = 3 WHERE s2.t.id = 2", rewrite: `UPDATE s2.t SET "tok" = %T, a = 3 WHERE (s2.t.id = 2) AND COALESCE("s2"."t"."tok", 0) OPERATOR(pg_catalog.<=) %T`},
+	{sql: "UPDATE s2.t SET a = 3 WHERE s2.t.id = 2", rewrite: `UPDATE s2.t SET "tok" = %1T, a = 3 WHERE (s2.t.id = 2) AND fence.row_fits("s2"."t"."tok", 'jobs/*', true)`},
 	{sql: "UPDATE t SET a = u.a FROM s2.t u WHERE u.id = t.id;"},
 	{sql: "UPDATE part SET a = a + $1 WHERE id > $2", args: []any{1, 0}},
 	{sql: "UPDATE part SET id = id + 100 WHERE id < 100"},
@@ -103,6 +104,15 @@ var rowCases = []rowCase{
 	{sql: "UPDATE t SET a=1 WHERE id = 3 OR tok < 10"},
 	{sql: "UPDATE t SET a=1 WHERE NOT (tok < 10)"},
 	{sql: "UPDATE t SET a=1 WHERE id = 3 AND app_true(id)"},
+	{sql: "UPDATE t SET a=1 WHERE a < 90 AND (b <> 'x' AND CAST('3' AS int) = t.id)", rewrite: `UPDATE t SET "tok" = %1T, a=1 WHERE (a < 90 AND (b <> 'x' AND CAST('3' AS int) = t.id)) AND %1F`},
+	{sql: "UPDATE t SET a=1 WHERE id = $1::int", args: []any{3}, rewrite: `UPDATE t SET "tok" = %1T, a=1 WHERE (id = $1::int) AND %1F`},
+	{sql: "UPDATE t SET a=1 WHERE id = 3 OR id = 4", rewrite: `UPDATE t SET "tok" = %T, a=1 WHERE (id = 3 OR id = 4) AND %F`},
+	{sql: "UPDATE t SET a=1 WHERE NOT (id = 3)", rewrite: `UPDATE t SET "tok" = %T, a=1 WHERE (NOT (id = 3)) AND %F`},
+	{sql: "UPDATE t SET a=1 WHERE id < 3", rewrite: `UPDATE t SET "tok" = %T, a=1 WHERE (id < 3) AND %F`, reject: `UPDATE t SET "tok" = %S, a=1 WHERE id < 3`},
+	{sql: "UPDATE t SET a=1 WHERE id = a / 10", reject: `UPDATE t SET "tok" = %S, a=1 WHERE id = a / 10`},
+	{sql: "UPDATE t SET a=1 WHERE id = ANY (ARRAY[1,2])", reject: `UPDATE t SET "tok" = %S, a=1 WHERE id = ANY (ARRAY[1,2])`},
+	{sql: "UPDATE t SET a=src.a FROM src WHERE src.id = t.id AND t.id = 5", rewrite: `UPDATE t SET "tok" = %T, a=src.a FROM src WHERE (src.id = t.id AND t.id = 5) AND %F`},
+	{sql: "UPDATE s2.t SET a = 3 WHERE id < 3"},
 	{sql: "UPDATE src SET a=1 WHERE id=6", kept: true},
 	{sql: "WITH t AS (SELECT 1 AS id) UPDATE src SET a = 1 FROM t WHERE src.id = t.id", kept: true},
 
@@ -142,13 +152,14 @@ var rowCases = []rowCase{
 	{sql: "DELETE FROM t", rewrite: `DELETE FROM t WHERE %F`, reject: `DELETE FROM t WHERE %C`},
 	{sql: "DELETE FROM t WHERE id = $1 OR b = $2", args: []any{1, "b2"}, rewrite: `DELETE FROM t WHERE (id = $1 OR b = $2) AND %F`,
 		reject: `DELETE FROM t WHERE (id = $1 OR b = $2) AND (CASE WHEN (id = $1 OR b = $2) THEN %C ELSE false END)`},
-	{sql: "DELETE FROM t WHERE id = 999"},
+	{sql: "DELETE FROM t WHERE id = 999", rewrite: `DELETE FROM t WHERE (id = 999) AND %1F`, reject: `DELETE FROM t WHERE (id = 999) AND (CASE WHEN (id = 999) THEN %1C ELSE false END)`},
+	{sql: "DELETE FROM t USING src WHERE src.id = t.id AND t.id = 5", rewrite: `DELETE FROM t USING src WHERE (src.id = t.id AND t.id = 5) AND %F`},
 	{sql: "DELETE FROM t WHERE id = 1 AND app_true(id) RETURNING id",
-		reject: `DELETE FROM t WHERE (CASE WHEN (id = 1 AND app_true(id)) THEN %C ELSE false END) RETURNING id`},
+		reject: `DELETE FROM t WHERE (CASE WHEN (id = 1 AND app_true(id)) THEN %1C ELSE false END) RETURNING id`},
 	{sql: "DELETE FROM t WHERE id IN (SELECT id FROM src ORDER BY id LIMIT 2)",
 		reject: `DELETE FROM t WHERE (CASE WHEN (id IN (SELECT id FROM src ORDER BY id LIMIT 2)) THEN %C ELSE false END)`},
 	{sql: "DELETE FROM t WHERE a = 10 AND b = 'b1' -- x",
-		reject: `DELETE FROM t WHERE (a = 10 AND b = 'b1') AND (CASE WHEN (a = 10 AND b = 'b1') THEN %C ELSE false END) -- x`},
+		reject: `DELETE FROM t WHERE (a = 10 AND b = 'b1') AND (CASE WHEN (a = 10 AND b = 'b1') THEN %1C ELSE false END) -- x`},
 	{sql: "DELETE FROM ONLY t AS q USING src, s2.t z WHERE q.id = src.id AND z.id = q.id RETURNING q.*, src.b"},
 	{sql: "delete from t using src join s2.t st on st.id = src.id where src.id = t.id returning t.id"},
 	{sql: "DELETE FROM t q RETURNING 1"},
@@ -220,7 +231,7 @@ var rowCases = []rowCase{
 	{sql: "EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF, SUMMARY OFF) UPDATE t SET a = 1 WHERE id = 1"},
 	{sql: "EXPLAIN DELETE FROM t"},
 	{sql: "PREPARE pp(int) AS UPDATE t SET a = $1 WHERE id = 2"},
-	{sql: "COPY (UPDATE t SET a = 2 WHERE id = 1 RETURNING id) TO STDOUT", rewrite: `COPY (UPDATE t SET "tok" = %T, a = 2 WHERE (id = 1) AND %F RETURNING id) TO STDOUT`},
+	{sql: "COPY (UPDATE t SET a = 2 WHERE id = 1 RETURNING id) TO STDOUT", rewrite: `COPY (UPDATE t SET "tok" = %1T, a = 2 WHERE (id = 1) AND %1F RETURNING id) TO STDOUT`},
 	{sql: "COPY t (id, a) FROM STDIN", refused: "ZF004"},
 	{sql: "COPY t (id, a, tok) FROM STDIN", kept: true},
 	{sql: "COPY t FROM STDIN", kept: true},

@@ -42,6 +42,8 @@ type rowFence struct {
 	index   int
 	column  string // as the parser delivers it
 	rewrite bool
+	args    string // of fence.row_token and fence.row_fits: the name, and whether a token without one is for the fence
+	perRow  bool   // the statement calls for each row what it could call once
 	each    string // the session's token, evaluated wherever it stands
 	once    string // the same, evaluated once per statement
 	literal string // the fence's name as a literal
@@ -75,7 +77,8 @@ func newRowFence(i int, f *Fence) (*rowFence, error) {
 		return nil, errors.New("its name has more than one *")
 	}
 	r := &rowFence{index: i, column: column, rewrite: f.OnStale == StaleRewrite, literal: "'" + f.Name + "'"}
-	r.each = fmt.Sprintf("fence.row_token(%s, %t)", r.literal, f.BareToken)
+	r.args = fmt.Sprintf("%s, %t", r.literal, f.BareToken)
+	r.each = "fence.row_token(" + r.args + ")"
 	r.once = "(SELECT " + r.each + ")"
 	if f.Scope != "" {
 		if r.scope, err = newRowScope(f.Scope); err != nil {
@@ -132,10 +135,13 @@ func (f *rowFence) name(row string) string {
 
 // token is the session's token for a row.
 func (f *rowFence) token(row string) string {
-	if f.scope == nil {
-		return f.once
+	switch {
+	case f.scope != nil:
+		return "fence.row_scoped(" + f.name(row) + ")"
+	case f.perRow:
+		return f.each
 	}
-	return "fence.row_scoped(" + f.name(row) + ")"
+	return f.once
 }
 
 // stamp is the new value of the column of a row that was there before: checked, if stale rows are to be rejected.
@@ -153,6 +159,9 @@ func (f *rowFence) check(row string) string {
 
 // filter is a condition that is not true for a stale row. NULL stands for a row that was never stamped.
 func (f *rowFence) filter(row string) string {
+	if f.perRow && f.scope == nil {
+		return "fence.row_fits(" + f.col(row) + ", " + f.args + ")"
+	}
 	return "COALESCE(" + f.col(row) + ", 0) OPERATOR(pg_catalog.<=) " + f.token(row)
 }
 

@@ -13,6 +13,7 @@ import (
 // got there. What it cannot explain is an error.
 type stripper struct {
 	rewrite bool
+	perRow  bool // in this statement
 	err     error
 }
 
@@ -34,18 +35,53 @@ func isOnce(n *pg.Node) bool {
 	return len(t) == 1 && isRowCall(t[0].GetResTarget().GetVal(), "row_token")
 }
 
+// isToken reports whether n is the session's token in the form that this statement should have.
+func (s *stripper) isToken(n *pg.Node) bool {
+	if s.perRow {
+		return isRowCall(n, "row_token")
+	}
+	return isOnce(n)
+}
+
+// looksUp reports whether a WHERE is, or joins by AND, column = constant or parameter.
+func looksUp(where *pg.Node) bool {
+	if b := where.GetBoolExpr(); b != nil {
+		return b.Boolop == pg.BoolExprType_AND_EXPR && slices.ContainsFunc(b.Args, looksUp)
+	}
+	e := where.GetAExpr()
+	if e == nil || e.Kind != pg.A_Expr_Kind_AEXPR_OP || lastTwo(e.Name) != (tableName{"", "="}) {
+		return false
+	}
+	for _, sides := range [][2]*pg.Node{{e.Lexpr, e.Rexpr}, {e.Rexpr, e.Lexpr}} {
+		value := sides[1]
+		if c := value.GetTypeCast(); c != nil {
+			value = c.Arg
+		}
+		switch value.GetNode().(type) {
+		case *pg.Node_AConst, *pg.Node_ParamRef:
+			if sides[0].GetColumnRef() != nil {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 func isTok(n *pg.Node) bool {
 	f := n.GetColumnRef().GetFields()
 	return len(f) > 1 && f[len(f)-1].GetString_().GetSval() == "tok"
 }
 
 func (s *stripper) isCheck(n *pg.Node) bool {
+	if s.rewrite && s.perRow {
+		return isRowCall(n, "row_fits") && len(n.GetFuncCall().Args) == 3 && isTok(n.GetFuncCall().Args[0])
+	}
 	if s.rewrite {
 		e := n.GetAExpr()
 		return len(e.GetName()) == 2 && lastTwo(e.GetName()) == tableName{"pg_catalog", "<="} && isOnce(e.GetRexpr()) &&
 			len(e.GetLexpr().GetCoalesceExpr().GetArgs()) == 2 && isTok(e.GetLexpr().GetCoalesceExpr().GetArgs()[0])
 	}
-	return isRowCall(n, "row_check") && isTok(n.GetFuncCall().Args[0]) && isOnce(n.GetFuncCall().Args[1])
+	return isRowCall(n, "row_check") && isTok(n.GetFuncCall().Args[0]) && s.isToken(n.GetFuncCall().Args[1])
 }
 
 func (s *stripper) set(got, want []*pg.Node) []*pg.Node {
@@ -53,9 +89,9 @@ func (s *stripper) set(got, want []*pg.Node) []*pg.Node {
 		return got
 	}
 	t := got[0].GetResTarget()
-	ok := isRowCall(t.GetVal(), "row_stamp") && isTok(t.GetVal().GetFuncCall().Args[0]) && isOnce(t.GetVal().GetFuncCall().Args[1])
+	ok := isRowCall(t.GetVal(), "row_stamp") && isTok(t.GetVal().GetFuncCall().Args[0]) && s.isToken(t.GetVal().GetFuncCall().Args[1])
 	if s.rewrite {
-		ok = isOnce(t.GetVal())
+		ok = s.isToken(t.GetVal())
 	}
 	if t.GetName() != "tok" || !ok {
 		s.fail("SET begins with %v", t)
@@ -141,6 +177,7 @@ func (s *stripper) node(got, want protoreflect.Message) {
 	switch g := got.Interface().(type) {
 	case *pg.UpdateStmt:
 		w := want.Interface().(*pg.UpdateStmt)
+		s.perRow = len(w.FromClause) == 0 && looksUp(w.WhereClause)
 		if isRowTable(w.Relation) && len(g.TargetList) != len(w.TargetList) {
 			g.TargetList = s.set(g.TargetList, w.TargetList)
 			g.WhereClause = s.where(g.WhereClause, w.WhereClause, s.rewrite)
@@ -148,11 +185,13 @@ func (s *stripper) node(got, want protoreflect.Message) {
 			s.fail("UPDATE is not spliced")
 		}
 	case *pg.DeleteStmt:
-		if w := want.Interface().(*pg.DeleteStmt); isRowTable(w.Relation) {
+		w := want.Interface().(*pg.DeleteStmt)
+		if s.perRow = len(w.UsingClause) == 0 && looksUp(w.WhereClause); isRowTable(w.Relation) {
 			g.WhereClause = s.where(g.WhereClause, w.WhereClause, !testsTok(want))
 		}
 	case *pg.InsertStmt:
 		w := want.Interface().(*pg.InsertStmt)
+		s.perRow = false
 		if !isRowTable(w.Relation) {
 			break
 		}
@@ -180,6 +219,7 @@ func (s *stripper) node(got, want protoreflect.Message) {
 		}
 	case *pg.MergeStmt:
 		w := want.Interface().(*pg.MergeStmt)
+		s.perRow = false
 		if !isRowTable(w.Relation) || len(g.MergeWhenClauses) != len(w.MergeWhenClauses) {
 			break
 		}

@@ -18,6 +18,7 @@ func (s *splicer) update(u *pg.UpdateStmt, f *rowFence) *Refusal {
 	if f.rewrite && u.WhereClause.GetCurrentOfExpr() != nil {
 		return cannotStamp("UPDATE ... WHERE CURRENT OF", currentOfHint)
 	}
+	f = f.forFew(u.WhereClause, u.FromClause)
 	from, r := s.set(&u.TargetList, rowOf(u.Relation), f)
 	if r != nil || !f.rewrite {
 		return r
@@ -40,6 +41,7 @@ func (s *splicer) delete(d *pg.DeleteStmt, f *rowFence) *Refusal {
 	if d.WhereClause.GetCurrentOfExpr() != nil {
 		return cannotStamp("DELETE ... WHERE CURRENT OF", currentOfHint)
 	}
+	f = f.forFew(d.WhereClause, d.UsingClause)
 	from, row := s.afterRelation(d.Relation), rowOf(d.Relation)
 	end, returning := s.stop(from), len(d.ReturningList) > 0
 	if f.rewrite {

@@ -32,6 +32,16 @@ func TestRowToken(t *testing.T) {
 			want = "ok:0"
 		}
 		expect(t, tt.raw+" as default for "+tt.args, a.do("SELECT fence.row_default("+tt.args+")"), want)
+		fits := tt.want
+		if value, ok := strings.CutPrefix(tt.want, "ok:"); ok {
+			fits = "ok:" + value + " true true false"
+			if value == "9223372036854775807" {
+				continue
+			}
+			expect(t, tt.raw+" fits for "+tt.args, a.do(fmt.Sprintf("SELECT %[1]s || concat_ws(' ', '', fence.row_fits(%[1]s, %[2]s)::text, fence.row_fits(NULL, %[2]s)::text, fence.row_fits(%[1]s + 1, %[2]s)::text)", value, tt.args)), fits)
+			continue
+		}
+		expect(t, tt.raw+" fits for "+tt.args, a.do("SELECT fence.row_fits(0, "+tt.args+")"), fits)
 	}
 	expect(t, "text", a.do("SELECT fence.row_text(281474976710690) || ' ' || fence.row_text(34)"), "ok:1.34 34")
 }
@@ -61,9 +71,13 @@ func TestRowTokenFastPath(t *testing.T) {
 	a := w.dial("app")
 	r := rand.New(rand.NewPCG(5, 5))
 	parts := []string{"billing", "jobs/42", "jobs/", "=", "=", ",", ".", "34", "0", " ", "\t", "'", "*", "99999999999999", "7"}
-	for range 1500 {
+	heads := []string{"", "billing=", "jobs/42=", "jobs/4,2=", "jobs/*=", "jobs/$;=", `jobs/\=`, "jobs/=", "="} // near the plain forms
+	for i := range 1500 {
 		raw := ""
-		for range 1 + r.IntN(6) {
+		if i%2 == 0 {
+			raw = heads[r.IntN(len(heads))]
+		}
+		for range 1 + r.IntN(6-3*(1-i%2)) {
 			raw += parts[r.IntN(len(parts))]
 		}
 		a.token(raw)
@@ -154,16 +168,17 @@ func BenchmarkRowTokens(b *testing.B) {
 		"plain": "", "reject": "tok = fence.row_stamp(r.tok, " + once + ", 'jobs/*'), ", "rewrite": "tok = " + once + ", ",
 	}
 	where := map[string]string{"rewrite": " AND COALESCE(r.tok, 0) OPERATOR(pg_catalog.<=) " + once}
+	const each = "fence.row_token('jobs/*', true)" // the forms of statements that look for rows by a column
+	setFew := map[string]string{"plain": "", "reject": "tok = fence.row_stamp(r.tok, " + each + ", 'jobs/*'), ", "rewrite": "tok = " + each + ", "}
+	whereFew := map[string]string{"rewrite": " AND fence.row_fits(r.tok, 'jobs/*', true)"}
 	values := func(stamp string) string { return strings.Repeat(", (1, 2"+stamp+")", 1000)[2:] }
 	for _, raw := range []string{"34", "jobs/42=34"} {
 		a.token(raw)
 		for _, mode := range []string{"plain", "reject", "rewrite"} {
 			b.Run(raw+"/update_1/"+mode, func(b *testing.B) {
-				a.must("PREPARE p AS UPDATE r SET " + set[mode] + "v = v + 1 WHERE id = 7" + where[mode])
 				for b.Loop() {
-					a.must("EXECUTE p")
+					a.must("UPDATE r SET " + setFew[mode] + "v = v + 1 WHERE id = 7" + whereFew[mode])
 				}
-				a.must("DEALLOCATE p")
 			})
 			b.Run(raw+"/update_1000/"+mode, func(b *testing.B) {
 				for b.Loop() {

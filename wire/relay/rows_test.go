@@ -46,8 +46,12 @@ func (c *talk) texts() (list []string) {
 	return list
 }
 
-// What stands for %T, %F and %S in the texts below: the session's token, the test of a row, the stamp that checks it.
+// What stands for %T, %F and %S in the texts below: the session's token, the test of a row, the stamp that checks it; with
+// a 1 the same where the statement looks for rows by the value of a column.
 var rowWords = strings.NewReplacer(
+	"%1T", "fence.row_token('billing', true)",
+	"%1F", `fence.row_fits("acct"."tok", 'billing', true)`,
+	"%1S", `fence.row_stamp("acct"."tok", fence.row_token('billing', true), 'billing')`,
 	"%T", "(SELECT fence.row_token('billing', true))",
 	"%N", "fence.row_token('billing', true)",
 	"%F", `COALESCE("acct"."tok", 0) OPERATOR(pg_catalog.<=) (SELECT fence.row_token('billing', true))`,
@@ -56,7 +60,7 @@ var rowWords = strings.NewReplacer(
 // I1. What the server gets is the statement with its check, by Query and by Parse; literals and comments are the client's.
 func TestI1RowTokensAreInWhatTheServerGets(t *testing.T) {
 	for _, k := range []struct{ sql, rewrite, reject string }{
-		{"UPDATE acct SET bal = 1 -- é\n WHERE id = 'é'", "UPDATE acct SET \"tok\" = %T, bal = 1 -- é\n WHERE (id = 'é') AND %F", "UPDATE acct SET \"tok\" = %S, bal = 1 -- é\n WHERE id = 'é'"},
+		{"UPDATE acct SET bal = 1 -- é\n WHERE id = 'é'", "UPDATE acct SET \"tok\" = %1T, bal = 1 -- é\n WHERE (id = 'é') AND %1F", "UPDATE acct SET \"tok\" = %1S, bal = 1 -- é\n WHERE id = 'é'"},
 		{"INSERT INTO acct (id) VALUES (1), ($2)", `INSERT INTO acct (id, "tok") VALUES (1, %N), ($2, %N)`, `INSERT INTO acct (id, "tok") VALUES (1, %N), ($2, %N)`},
 		{"PREPARE p AS UPDATE acct SET bal = $1", `PREPARE p AS UPDATE acct SET "tok" = %T, bal = $1 WHERE %F`, `PREPARE p AS UPDATE acct SET "tok" = %S, bal = $1`},
 		{"EXPLAIN ANALYZE UPDATE acct SET bal = 1", `EXPLAIN ANALYZE UPDATE acct SET "tok" = %T, bal = 1 WHERE %F`, `EXPLAIN ANALYZE UPDATE acct SET "tok" = %S, bal = 1`},
