@@ -400,7 +400,7 @@ func TestI5ForeignEncodings(t *testing.T) {
 		wanted                string // what the text holds; "" for a refusal or a guard
 	}{
 		{"tok", "LATIN1", "UPDATE acct SET note = '\xe9'", `SET "tok" = `},
-		{"tok", "EUC_JP", "UPDATE acct SET note = '\xa4\xa2' WHERE id = 1", `WHERE (id = 1) AND COALESCE`},
+		{"tok", "EUC_JP", "UPDATE acct SET note = '\xa4\xa2' WHERE id = 1", `WHERE (id = 1) AND fence.row_fits(`},
 		{"tök", "UTF8", "UPDATE acct SET note = 'é'", `SET "tök" = `},
 		{"tök", "LATIN1", "UPDATE acct SET note = 'e'", ""},
 		{"tök", "LATIN1", "UPDATE acct SET note = '\xe9'", ""},
@@ -439,7 +439,7 @@ func TestRowErrorsArePassedOn(t *testing.T) {
 		}
 		same(t, protocol, c.server("E ZF001@7", "Z I"), "E(ZF001) Z(I)")
 		c.client("Q " + writeSQL)
-		same(t, "the next", strings.Join(c.texts(), "|"), rowWords.Replace(`UPDATE acct SET "tok" = %T, bal = 1 WHERE (id = 1) AND %F`))
+		same(t, "the next", strings.Join(c.texts(), "|"), rowWords.Replace(`UPDATE acct SET "tok" = %1T, bal = 1 WHERE (id = 1) AND %1F`))
 	}
 }
 
