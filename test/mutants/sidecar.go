@@ -5,7 +5,7 @@ const (
 	once    = "test/run"
 )
 
-// Safeguards of serve --hold, of run --once-per and of the job queue.
+// Safeguards of serve --hold and of run --once-per; the log of bypasses.
 func init() {
 	mutants = append(mutants,
 		mutant{
@@ -82,14 +82,10 @@ func init() {
 			pkg:  once, tests: "TestSlotDatabaseAwayAtTheEnd",
 		},
 		mutant{
-			name: "jobs: a worker's claim and its end are guarded",
-			file: "wire/relay/front.go",
-			old:  "	e.guardInFront(e.fastGuard(fence, t), d)\n",
-			new:  "	e.fastGuard(fence, t)\n",
-			and: []edit{
-				{"wire/relay/client.go", "		e.guardExecute(&d)\n", ""},
-			},
-			pkg: "test/jobs", tests: "TestJobs",
+			name: "bypass: each session is written down",
+			file: "tokens/schema/012_bypass_sessions.sql",
+			old:  "b.started = began AND ",
+			pkg:  "tokens/triggers", tests: "TestBypass",
 		},
 	)
 }

@@ -30,10 +30,14 @@ func TestBypass(t *testing.T) {
 
 	deploy.must("BEGIN; " + write + "; ROLLBACK")
 	expect(t, "rolled back: not written down", w.su.do(uses), "ok")
+	w.su.must(fmt.Sprintf(`INSERT INTO fence.bypassed (fence, role, pid, started, application, reason)
+		SELECT 'f', 'deploy', %d, s, 'earlier', 'ticket 7' FROM unnest(ARRAY['epoch', now()]) s`, deploy.PgConn().PID())) // earlier sessions of the same pid
 	expect(t, "allowed", deploy.do(write), "ok")
 	expect(t, "again", deploy.do(write+"; "+write), "ok")
 	expect(t, "through a function", deploy.do("SELECT touch()"), "ok")
-	expect(t, "written down", w.su.do(uses), "ok:f deploy ticket 7")
+	expect(t, "written down", w.su.do("SELECT count(*) FROM fence.bypassed"), "ok:3")
+	w.su.must("DELETE FROM fence.bypassed WHERE application = 'earlier'")
+	expect(t, "written down", w.su.do(uses+" WHERE started > now() - interval '1 min'"), "ok:f deploy ticket 7")
 	deploy.must("SET fence.bypass = 'ticket 8'")
 	deploy.must(write)
 	other := w.dial("deploy", "fence.bypass", "ticket 8")
