@@ -25,9 +25,9 @@ unit: tools
 	$(GO) test -timeout 10m ./rewrite
 	$(GO) test -race -timeout 10m -run 'Concurrent|Cache' ./rewrite
 
-# -count=1: the cache does not know that these tests build and start the proxy. Two packages at a time: they mostly wait.
+# -count=1: the cache does not know that these tests build and start the proxy. Three packages at a time: they mostly wait.
 integration: tools driver-tools
-	$(GO) test -count=1 -p 2 -timeout 10m ./test/...
+	$(GO) test -count=1 -p 3 -timeout 10m ./test/...
 
 # Real drivers through the proxy, each check listed, and ten minutes of sqlsmith: go test does fifteen seconds of it.
 test-drivers: tools driver-tools
