@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"os/user"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/fenceproxy/fenceproxy/test/freeport"
 	"github.com/fenceproxy/fenceproxy/test/pgtest"
 )
 
@@ -31,12 +31,10 @@ func pgbouncer(t *testing.T, w *world, mode string, size int) string {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	port, err := freeport.Take()
 	if err != nil {
 		t.Fatal(err)
 	}
-	port := l.Addr().(*net.TCPAddr).Port
-	l.Close()
 	ini := fmt.Sprintf(`[databases]
 * = host=127.0.0.1 port=%d user=control
 [pgbouncer]

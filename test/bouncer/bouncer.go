@@ -11,6 +11,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/fenceproxy/fenceproxy/test/freeport"
 	"github.com/fenceproxy/fenceproxy/test/pgtest"
 )
 
@@ -27,12 +28,11 @@ func Start(c *pgtest.Cluster, database string, places int) (*Bouncer, error) {
 	if err != nil {
 		program = "/usr/sbin/pgbouncer" // not in everybody's PATH
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	port, err := freeport.Take()
 	if err != nil {
 		return nil, err
 	}
-	addr := l.Addr().(*net.TCPAddr)
-	l.Close()
+	addr := &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: port}
 	dir, err := os.MkdirTemp("", "bouncer")
 	if err != nil {
 		return nil, err

@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/fenceproxy/fenceproxy/test/freeport"
 )
 
 const (
@@ -148,7 +150,7 @@ func (c *Cluster) baseBackup(dsn string) error {
 func (c *Cluster) startOnFreePort(o options) error {
 	var err error
 	for range 5 {
-		if c.port, err = freePort(); err != nil {
+		if c.port, err = freeport.Take(); err != nil {
 			return err
 		}
 		o.settings["port"] = strconv.Itoa(c.port)
@@ -165,15 +167,6 @@ func (c *Cluster) startOnFreePort(o options) error {
 		}
 	}
 	return err
-}
-
-func freePort() (int, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, err
-	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port, nil
 }
 
 func (c *Cluster) start() error {

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -21,6 +20,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/fenceproxy/fenceproxy/test/freeport"
 	"github.com/fenceproxy/fenceproxy/test/pgtest"
 )
 
@@ -83,11 +83,11 @@ func New(binary, upstream string, flags ...string) (*Proxy, error) {
 }
 
 func begin(ready, binary, upstream string, flags ...string) (*Proxy, error) {
-	listen, err := freeAddr()
+	listen, err := freeport.Address()
 	if err != nil {
 		return nil, err
 	}
-	admin, err := freeAddr()
+	admin, err := freeport.Address()
 	if err != nil {
 		return nil, err
 	}
@@ -97,15 +97,6 @@ func begin(ready, binary, upstream string, flags ...string) (*Proxy, error) {
 		return nil, err
 	}
 	return p, nil
-}
-
-func freeAddr() (string, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
-	}
-	defer l.Close()
-	return l.Addr().String(), nil
 }
 
 // Run starts the process, again after Kill or Stop, on the same addresses, and waits for /readyz.

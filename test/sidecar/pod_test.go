@@ -2,15 +2,16 @@ package sidecar
 
 import (
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/fenceproxy/fenceproxy/test/freeport"
 	"github.com/fenceproxy/fenceproxy/test/pgtest"
 	"github.com/fenceproxy/fenceproxy/test/proxytest"
 )
@@ -160,11 +161,9 @@ func (p *place) pods() []*pod {
 }
 
 func freePort(t *testing.T) string {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	port, err := freeport.Take()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
-	_, port, _ := net.SplitHostPort(l.Addr().String())
-	return port
+	return strconv.Itoa(port)
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fenceproxy/fenceproxy/test/freeport"
 	"github.com/fenceproxy/fenceproxy/wire"
 )
 
@@ -91,12 +92,10 @@ func TestStartupIsForwardedUntouched(t *testing.T) {
 }
 
 func TestUpstreamDown(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	addr, err := freeport.Address()
 	if err != nil {
 		t.Fatal(err)
 	}
-	addr := l.Addr().String()
-	l.Close()
 	for _, upstream := range []string{addr, filepath.Join(t.TempDir(), "none")} {
 		s := startServer(t, upstream, forward, nil)
 		c := connect(t, s.addr)

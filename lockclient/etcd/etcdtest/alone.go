@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -13,6 +12,8 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
+
+	"github.com/fenceproxy/fenceproxy/test/freeport"
 )
 
 // Alone is a cluster of one member outside of a test, for programs whose main calls Main first.
@@ -48,13 +49,10 @@ func RunAlone(durable Durability) (*Alone, error) {
 func (a *Alone) start(durable Durability) error {
 	var addresses [2]string
 	for i := range addresses {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
+		var err error
+		if addresses[i], err = freeport.Address(); err != nil {
 			return err
 		}
-		defer l.Close()
-		addresses[i] = l.Addr().String()
-		l.Close()
 	}
 	a.host = addresses[0]
 	peer := "http://" + addresses[1]

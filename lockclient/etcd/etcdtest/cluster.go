@@ -15,6 +15,8 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
+
+	"github.com/fenceproxy/fenceproxy/test/freeport"
 )
 
 // Cluster is a running etcd 3.7.
@@ -206,10 +208,9 @@ func waitReady(tb testing.TB, client *clientv3.Client) {
 
 func freeAddress(tb testing.TB) string {
 	tb.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	address, err := freeport.Address()
 	if err != nil {
 		tb.Fatal(err)
 	}
-	defer l.Close()
-	return l.Addr().String()
+	return address
 }
