@@ -90,8 +90,8 @@ func (b *Backend) heldBy(ctx context.Context, req lockclient.Request) error {
 	return held
 }
 
-// revoke ends a lease, and its key with it, behind the caller's back. One that is not reached, or comes behind Close, ends with its
-// TTL.
+// revoke ends a lease, and its key with it, behind the caller's back. One that is not reached, or comes behind Close, ends
+// with its TTL.
 func (b *Backend) revoke(id clientv3.LeaseID) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

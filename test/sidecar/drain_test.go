@@ -37,6 +37,17 @@ func ended(t *testing.T, side *proxytest.Proxy, within time.Duration) {
 	}
 }
 
+// signalHandsOver sends first a signal more; second holds the lock within a second.
+func signalHandsOver(t *testing.T, first, second *proxytest.Proxy) {
+	t.Helper()
+	began := time.Now()
+	first.Signal(syscall.SIGTERM)
+	waitHolding(t, second)
+	if took := time.Since(began); took > time.Second {
+		t.Errorf("handed over after %v", took)
+	}
+}
+
 // An instance that is about to end does not take the lock: not the one that waits for it, not the one that loses it.
 // Mutants: drain does not call StandDown; stand waits under h.ctx alone.
 func TestDrainingTakesNoLock(t *testing.T) {
@@ -92,12 +103,7 @@ func TestSecondSignalReleases(t *testing.T) {
 			t.Fatal(err)
 		}
 		draining(t, first)
-		began := time.Now()
-		first.Signal(syscall.SIGTERM)
-		waitHolding(t, second)
-		if took := time.Since(began); took > time.Second {
-			t.Errorf("handed over after %v", took)
-		}
+		signalHandsOver(t, first, second)
 		if err := tx.Commit(ctx); err == nil {
 			t.Error("committed after the second signal")
 		}
@@ -118,12 +124,7 @@ func TestSecondSignalInTheDelay(t *testing.T) {
 		connect(t, first, p.db)
 	}
 	draining(t, first)
-	began := time.Now()
-	first.Signal(syscall.SIGTERM)
-	waitHolding(t, second)
-	if took := time.Since(began); took > time.Second {
-		t.Errorf("handed over after %v", took)
-	}
+	signalHandsOver(t, first, second)
 	ended(t, first, patience)
 }
 
