@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"reflect"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -269,7 +268,7 @@ func (c *tableColumns) Table(schema, name string) (t rewrite.Table, ok bool) {
 	for _, column := range list {
 		t.Columns = append(t.Columns, column.Name)
 		t.Types = append(t.Types, column.Base)
-		t.StampedByDefault = t.StampedByDefault || strings.HasPrefix(column.Default, "fence.row_default(")
+		t.StampedByDefault = t.StampedByDefault || column.Stamped
 	}
 	return t, true
 }

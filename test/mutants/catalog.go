@@ -102,6 +102,27 @@ var catalogMutants = []mutant{
 		pkg:  "cmd/fenceproxy", tests: "TestI5ColumnsOutrunByDDL",
 	},
 	{
+		name: "catalog: a change is found while its session goes on working",
+		file: "tokens/catalog/watcher.go",
+		old:  "			if now != before {\n",
+		new:  "			if false {\n",
+		pkg:  "tokens/catalog", tests: "TestI1WatcherBesideABusySession",
+	},
+	{
+		name: "catalog: nobody's lock keeps it from being read",
+		file: "tokens/catalog/snapshot.go",
+		old:  "a.attgenerated <> '', a.attidentity <> ''",
+		new:  "a.attgenerated <> '' AND coalesce(pg_catalog.pg_get_expr(d.adbin, d.adrelid), 'x') <> '', a.attidentity <> ''",
+		pkg:  "tokens/catalog", tests: "TestI1WatcherBesideABusySession",
+	},
+	{
+		name: "catalog: a standby's is read",
+		file: "tokens/catalog/watcher.go",
+		old:  "err != nil || recovery {",
+		new:  "err != nil {",
+		pkg:  "tokens/catalog", tests: "TestI1WatcherOfAStandbyThatIsPromoted",
+	},
+	{
 		name: "catalog: a database that nobody uses is let go",
 		file: "tokens/catalog/watcher.go",
 		old:  "		if d.users == 0 && d.lefts == left {\n			d.forget()\n",

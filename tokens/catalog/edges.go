@@ -38,8 +38,7 @@ func readEdges(ctx context.Context, q Querier, tree *Tree) ([]edge, error) {
 // readRules: views are rules too.
 func readRules(ctx context.Context, q Querier) ([]edge, error) {
 	rows, err := q.Query(ctx, `
-		SELECT r.ev_class, r.rulename::text, r.ev_type::text, r.ev_action::text,
-		  CASE WHEN r.ev_type = '1' AND c.relkind = 'v' THEN pg_catalog.pg_relation_is_updatable(r.ev_class, false) ELSE 0 END
+		SELECT r.ev_class, r.rulename::text, r.ev_type::text, r.ev_action::text, c.relkind = 'v'
 		FROM pg_catalog.pg_rewrite r JOIN pg_catalog.pg_class c ON c.oid = r.ev_class JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
 		WHERE n.nspname NOT IN ('pg_catalog', 'information_schema', 'fence')
 		ORDER BY r.oid`)
@@ -49,8 +48,8 @@ func readRules(ctx context.Context, q Querier) ([]edge, error) {
 	var all []edge
 	var on uint32
 	var name, event, action string
-	var updatable int
-	_, err = pgx.ForEachRow(rows, []any{&on, &name, &event, &action, &updatable}, func() error {
+	var view bool
+	_, err = pgx.ForEachRow(rows, []any{&on, &name, &event, &action, &view}, func() error {
 		// CmdType as a character, in ev_type.
 		events := map[string]Events{"1": Select, "2": Update, "3": Insert, "4": Delete}[event]
 		parsed := parseTree(action)
@@ -60,11 +59,9 @@ func readRules(ctx context.Context, q Querier) ([]edge, error) {
 			for _, r := range reads(parsed) { // a view of a view that calls
 				all = append(all, edge{from: on, events: Select, to: r, toEvents: Select, via: via})
 			}
-			if target := base(parsed); target != 0 {
-				for bit, e := range map[int]Events{1 << 2: Update, 1 << 3: Insert, 1 << 4: Delete} {
-					if updatable&bit != 0 {
-						all = append(all, edge{from: on, events: e, to: target, toEvents: e, via: via})
-					}
+			if target := base(parsed); view && target != 0 {
+				for _, e := range []Events{Insert, Update, Delete} {
+					all = append(all, edge{from: on, events: e, to: target, toEvents: e, via: via})
 				}
 			}
 		}

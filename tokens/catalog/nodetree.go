@@ -140,16 +140,28 @@ func reads(tree []*node) (list []uint32) {
 	return list
 }
 
-// base is the relation that a simple view shows: the only member of its FROM.
+// base is the relation below a view that PostgreSQL writes through: the only member of its FROM (rewriteHandler.c
+// view_query_is_auto_updatable). pg_relation_is_updatable would tell, but it waits for whoever has the view locked.
 func base(tree []*node) uint32 {
 	if len(tree) == 0 || len(tree[0].nodes["jointree"]) == 0 {
 		return 0
 	}
-	from := tree[0].nodes["jointree"][0].nodes["fromlist"]
+	q := tree[0]
+	for _, field := range []string{"distinctClause", "groupClause", "groupingSets", "havingQual", "setOperations", "cteList", "limitOffset", "limitCount"} {
+		if len(q.nodes[field]) > 0 {
+			return 0
+		}
+	}
+	for _, field := range []string{"hasAggs", "hasWindowFuncs", "hasTargetSRFs"} {
+		if q.atoms[field] == "true" {
+			return 0
+		}
+	}
+	from := q.nodes["jointree"][0].nodes["fromlist"]
 	if len(from) != 1 || from[0].kind != "RANGETBLREF" {
 		return 0
 	}
-	return tree[0].relation(from[0].number("rtindex"))
+	return q.relation(from[0].number("rtindex"))
 }
 
 var functionField = regexp.MustCompile(`:(?:funcid|opfuncid|aggfnoid|winfnoid) (\d+)`)

@@ -22,7 +22,10 @@ CREATE TABLE kept (id int PRIMARY KEY); ALTER TABLE t ADD kept int CONSTRAINT t_
 CREATE VIEW seen AS SELECT id, v FROM t WHERE id IN (SELECT id FROM plain);
 CREATE VIEW seen_again AS SELECT * FROM seen;
 CREATE VIEW looked_up AS SELECT * FROM plain WHERE id IN (SELECT id FROM t);
-CREATE VIEW summed AS SELECT count(*) FROM t;
+CREATE VIEW summed AS SELECT count(*) FROM t; CREATE VIEW grouped AS SELECT v FROM t GROUP BY v; CREATE VIEW filtered AS SELECT 1 FROM t HAVING true;
+CREATE VIEW different AS SELECT DISTINCT v FROM t; CREATE VIEW both_of AS SELECT v FROM t UNION ALL SELECT v FROM t; CREATE VIEW first AS SELECT v FROM t LIMIT 3;
+CREATE VIEW later AS SELECT v FROM t OFFSET 3; CREATE VIEW ranked AS SELECT rank() OVER () FROM t; CREATE VIEW many AS SELECT generate_series(1, v) FROM t;
+CREATE VIEW named AS WITH w AS (SELECT 1) SELECT v FROM t; CREATE VIEW sets AS SELECT v FROM t GROUP BY GROUPING SETS ((v), ());
 CREATE MATERIALIZED VIEW m AS SELECT * FROM t;
 CREATE FUNCTION touch(i int) RETURNS int LANGUAGE sql AS 'UPDATE T SET v = v + 1 WHERE id = i RETURNING v';
 CREATE FUNCTION touch_atomic(i int) RETURNS int LANGUAGE sql BEGIN ATOMIC UPDATE t SET v = v + 1 WHERE id = i RETURNING v; END;
@@ -117,7 +120,7 @@ f: constraint dc calls function "public"."touch"(i integer)
 f: operator public.###(NONE,integer) calls function "public"."touch"(i integer)
 f: function "public"."length"(i integer) has the name of a built-in function
 : function "public"."dynamic"(x text) runs SQL that it makes up: it may write anything`)
-		wantText(t, columns(s.Columns("public", "t")), "id integer!, v integer! default 0, g integer default (id + 1) generated, s character varying(10), up integer, k integer, kept integer")
+		wantText(t, columns(s.Columns("public", "t")), "id integer!, v integer!, g integer generated, s character varying(10), up integer, k integer, kept integer")
 		wantText(t, s.Columns("public", "t")[3].Base, "character varying")
 		wantText(t, columns(s.Columns("public", "part_1a")), "id integer, v integer")
 		wantText(t, columns(s.Columns("", "part_1a")), "id integer, v integer")
@@ -141,8 +144,8 @@ func columns(list []Column) string {
 				text += word
 			}
 		}
-		if c.Default != "" {
-			text += " default " + c.Default
+		if c.Stamped {
+			text += " stamped"
 		}
 		if c.Generated {
 			text += " generated"

@@ -3,8 +3,10 @@ package catalog
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -26,10 +28,9 @@ type WatcherConfig struct {
 // Watcher keeps a Snapshot for each database that it is asked for, on one connection each. Safe for concurrent use.
 //
 // How old a Snapshot can be: where the event triggers of package triggers are installed, a change is read within
-// milliseconds of its commit (LISTEN fence_ddl). Elsewhere a look each Every compares the counters of changes that
-// PostgreSQL keeps for its catalogs, which take up to a second to be told and cost less than a millisecond, and reads
-// everything when they moved, and every tenth time in any case. While the database cannot be reached the last Snapshot
-// stays.
+// milliseconds of its commit (LISTEN fence_ddl). Elsewhere a look each Every compares a fingerprint of the catalogs, which
+// costs a tenth of reading them, and reads everything when that is another one, and every tenth time in any case. While the
+// database cannot be reached the last Snapshot stays.
 type Watcher struct {
 	cfg    WatcherConfig
 	base   *pgx.ConnConfig
@@ -252,12 +253,16 @@ func (d *Watched) watch() error {
 		defer cancel()
 		conn.Close(ctx)
 	}()
-	if _, err := conn.Exec(d.ctx, "SET statement_timeout = '1min'; SET default_transaction_read_only = on; LISTEN fence_ddl"); err != nil {
+	if _, err := conn.Exec(d.ctx, "SET statement_timeout = '1min'; SET default_transaction_read_only = on"); err != nil {
 		return err
 	}
+	listening := false
 	for {
-		// Counted before the look: what changes during it is found the next time.
-		before, err := counters(d.ctx, conn)
+		if err := listen(d.ctx, conn, &listening); err != nil {
+			return err
+		}
+		// Taken before the look: what changes during it is found the next time.
+		before, err := fingerprint(d.ctx, conn)
 		if err != nil {
 			return err
 		}
@@ -278,7 +283,10 @@ func (d *Watched) watch() error {
 				}
 				break
 			}
-			now, err := counters(d.ctx, conn)
+			if err := listen(d.ctx, conn, &listening); err != nil {
+				return err
+			}
+			now, err := fingerprint(d.ctx, conn)
 			if err != nil {
 				return err
 			}
@@ -287,6 +295,21 @@ func (d *Watched) watch() error {
 			}
 		}
 	}
+}
+
+// listen asks to be told of changes, which a standby cannot (PreventCommandDuringRecovery): there it is asked again until the
+// server is promoted.
+func listen(ctx context.Context, conn *pgx.Conn, listening *bool) error {
+	if *listening {
+		return nil
+	}
+	var recovery bool
+	if err := conn.QueryRow(ctx, "SELECT pg_catalog.pg_is_in_recovery()").Scan(&recovery); err != nil || recovery {
+		return err
+	}
+	*listening = true
+	_, err := conn.Exec(ctx, "LISTEN fence_ddl")
+	return err
 }
 
 // wait returns true when somebody told of a change, false when it is time to look for oneself.
@@ -336,10 +359,22 @@ func (d *Watched) look(conn *pgx.Conn) error {
 	return nil
 }
 
-// counters is the number of rows ever changed in the catalogs that Read reads, as far as PostgreSQL has counted.
-func counters(ctx context.Context, conn *pgx.Conn) (n int64, err error) {
-	err = conn.QueryRow(ctx, `
-		SELECT coalesce(sum(pg_catalog.pg_stat_get_tuples_inserted(c) + pg_catalog.pg_stat_get_tuples_updated(c) + pg_catalog.pg_stat_get_tuples_deleted(c)), 0)::int8
-		FROM unnest('{pg_class,pg_inherits,pg_attribute,pg_rewrite,pg_constraint,pg_trigger,pg_proc,pg_depend,pg_namespace,pg_policy,pg_index,pg_attrdef,pg_operator,pg_cast}'::pg_catalog.regclass[]) c`).Scan(&n)
-	return n, err
+// fingerprint is another value after each committed change of the catalogs that Read reads: each row is told by the
+// transaction that made it. What PostgreSQL counts for its statistics would cost less, but a backend tells that only when
+// it is idle or ends, up to ten seconds late or, while it goes on to work, not at all (pgstat.c pgstat_report_stat).
+func fingerprint(ctx context.Context, conn *pgx.Conn) (f string, err error) {
+	err = conn.QueryRow(ctx, fingerprintSQL).Scan(&f)
+	return f, err
 }
+
+var fingerprintSQL = func() string {
+	var b strings.Builder
+	for i, table := range strings.Fields(`pg_class pg_inherits pg_attribute pg_rewrite pg_constraint pg_trigger pg_proc pg_depend pg_namespace
+		pg_policy pg_index pg_attrdef pg_operator pg_cast pg_type`) {
+		if i > 0 {
+			b.WriteString(" UNION ALL ")
+		}
+		fmt.Fprintf(&b, "SELECT pg_catalog.count(*) AS n, pg_catalog.sum(pg_catalog.hashtext(xmin::pg_catalog.text)) AS h FROM pg_catalog.%s", table)
+	}
+	return "SELECT pg_catalog.string_agg(n || ' ' || h, ',') FROM (" + b.String() + ") c"
+}()

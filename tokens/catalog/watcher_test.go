@@ -2,6 +2,7 @@ package catalog
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"time"
 
@@ -29,7 +30,7 @@ func watcher(t *testing.T, c *pgtest.Cluster, every time.Duration) *Watcher {
 	return w
 }
 
-// Without event triggers a change is found by the counters; what does not concern the fences is no change.
+// Without event triggers a change is found by the fingerprint; what does not concern the fences is no change.
 func TestWatcherPolls(t *testing.T) {
 	c := pgtest.Shared(t)
 	one, two := c.NewDatabase(t), c.NewDatabase(t)
@@ -65,6 +66,45 @@ func TestWatcherPolls(t *testing.T) {
 	if d.Snapshot() != before {
 		t.Error("a change that does not concern the fences made a new snapshot")
 	}
+}
+
+// Whoever changes the catalog and goes on working is found as well, and a locked table keeps nobody from knowing the others.
+func TestI1WatcherBesideABusySession(t *testing.T) {
+	pgtest.EachVersion(t, func(t *testing.T, i pgtest.Installation) {
+		c := pgtest.Start(t, pgtest.WithInstallation(i))
+		db := c.NewDatabase(t)
+		c.Exec(t, db, "CREATE TABLE t (id int, v int DEFAULT 7); CREATE VIEW seen AS SELECT id FROM t; CREATE TABLE part (id int) PARTITION BY RANGE (id)")
+		locker := c.Connect(t, db, "postgres")
+		for _, sql := range []string{"BEGIN", "LOCK TABLE t", "LOCK TABLE seen"} {
+			if _, err := locker.Exec(ctx, sql); err != nil {
+				t.Fatal(err)
+			}
+		}
+		w := watcher(t, c, 200*time.Millisecond)
+		d := w.Database(db)
+		changed := d.Changed()
+		if d.Snapshot() == nil {
+			next(t, "first, beside locks", changed)
+		}
+		conn := c.Connect(t, db, "postgres")
+		for k := range 3 {
+			changed := d.Changed()
+			begin := time.Now()
+			if _, err := conn.Exec(ctx, fmt.Sprintf("CREATE TABLE part_%[1]d PARTITION OF part FOR VALUES FROM (%[1]d) TO (%[2]d)", k, k+1)); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := conn.Exec(ctx, "BEGIN"); err != nil { // as an application that goes on working
+				t.Fatal(err)
+			}
+			next(t, "partition", changed)
+			if took := time.Since(begin); took > time.Second { // five times the interval; the tenth look would be 2 s
+				t.Errorf("partition %d is known after %v", k, took)
+			}
+			if _, err := conn.Exec(ctx, "COMMIT"); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
 }
 
 // With the event triggers a change is told at once; an hour's interval shows that nobody polled.
@@ -145,9 +185,9 @@ func BenchmarkRead(b *testing.B) {
 			}
 		}
 	})
-	b.Run("counters", func(b *testing.B) {
+	b.Run("fingerprint", func(b *testing.B) {
 		for b.Loop() {
-			if _, err := counters(context.Background(), conn); err != nil {
+			if _, err := fingerprint(context.Background(), conn); err != nil {
 				b.Fatal(err)
 			}
 		}
