@@ -85,7 +85,7 @@ func (a *Analyzer) again(st *Statement) (changed bool) {
 	for _, t := range st.Uses.tables {
 		s := a.tables.find(t.tableName)
 		if t.rows && a.rows != nil {
-			var asked bool
+			var asked []taken
 			f, many := a.rows.find(t.tableName, &asked)
 			if (many || a.rows.view(t.tableName) || f != nil && f.index+1 != t.row) && st.Refuse == nil {
 				st.Refuse = preparedBefore

@@ -202,7 +202,7 @@ func (a *Analyzer) judgeText(sql []byte, tokens []token, text []byte, pos []int3
 		return a.unknown[failSyntax], false
 	}
 	p = &Plan{}
-	generation, asked := uint64(0), false
+	generation, asked := uint64(0), []taken(nil)
 	if a.rows != nil && a.rows.catalog != nil { // before it is asked
 		generation = a.rows.catalog.Generation()
 	}
@@ -210,7 +210,7 @@ func (a *Analyzer) judgeText(sql []byte, tokens []token, text []byte, pos []int3
 	for i, raw := range tree.Stmts {
 		j := judge{a: a}
 		st := j.statement(raw.Stmt)
-		literal, asked = literal || j.literal, asked || j.asked
+		literal, asked = literal || j.literal, append(asked, j.asked...)
 		if j.rowRefusal != nil && st.Refuse == nil {
 			st.Refuse = j.rowRefusal
 		}
@@ -231,10 +231,10 @@ func (a *Analyzer) judgeText(sql []byte, tokens []token, text []byte, pos []int3
 	if len(writes) > 0 {
 		sp := splicer{a: a, sql: sql, tokens: tokens, text: text, pos: pos}
 		sp.splice(p, tree, writes)
-		literal, asked = literal || sp.literal, asked || sp.asked
+		literal, asked = literal || sp.literal, append(asked, sp.asked...)
 	}
-	if asked && a.rows.catalog != nil {
-		p.catalog = generation + 1
+	if len(asked) > 0 && a.rows.catalog != nil {
+		p.catalog, p.taken, p.Plain = generation+1, asked, false
 	}
 	return p, literal
 }

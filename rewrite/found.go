@@ -2,6 +2,8 @@ package rewrite
 
 import (
 	"slices"
+	"strings"
+	"unicode"
 
 	pg "github.com/pganalyze/pg_query_go/v6"
 )
@@ -106,4 +108,18 @@ func isTemporary(n *pg.Node) bool {
 		}
 	}
 	return false
+}
+
+// changedByCode goes by the words of the code: migrations are written that way.
+func changedByCode(x *pg.DoStmt) CatalogChange {
+	for _, arg := range x.Args {
+		code := arg.GetDefElem().GetArg().GetString_().GetSval()
+		for word := range strings.FieldsFuncSeq(code, func(r rune) bool { return !unicode.IsLetter(r) }) {
+			switch strings.ToLower(word) {
+			case "create", "alter", "drop", "import", "execute", "call":
+				return CatalogColumns
+			}
+		}
+	}
+	return CatalogSame
 }

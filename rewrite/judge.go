@@ -14,7 +14,7 @@ type judge struct {
 
 	writes     []rowWrite // what is to be spliced
 	rowRefusal *Refusal   // a write that row tokens cannot be given
-	asked      bool       // the catalog decided something
+	asked      []taken    // from the catalog
 }
 
 // inside judges a statement inside EXPLAIN or PREPARE. What is to be spliced stands in the same text.
@@ -22,7 +22,7 @@ func (j *judge) inside(n *pg.Node) Statement {
 	inner := judge{a: j.a}
 	st := inner.statement(n)
 	j.literal = j.literal || inner.literal
-	j.asked = j.asked || inner.asked
+	j.asked = append(j.asked, inner.asked...)
 	j.writes = append(j.writes, inner.writes...)
 	if inner.rowRefusal != nil {
 		j.refuseRow(inner.rowRefusal)
@@ -85,6 +85,9 @@ func (j *judge) statement(n *pg.Node) Statement {
 	if !isTemporary(n) {
 		j.st.Catalog = changingVerbs[j.st.Verb]
 	}
+	if x := n.GetDoStmt(); x != nil {
+		j.st.Catalog = changedByCode(x)
+	}
 	return j.st
 }
 
@@ -133,6 +136,7 @@ func (j *judge) query(n *pg.Node) bool {
 	case *pg.Node_DoStmt:
 		j.st.Kind, j.st.Verb = KindDo, "DO"
 		j.effect(EffectOpaque)
+		j.literal = true
 	case *pg.Node_CallStmt:
 		j.st.Kind, j.st.Verb = KindCall, "CALL"
 		j.walk(x.CallStmt.Funccall)

@@ -126,6 +126,7 @@ type Plan struct {
 
 	edits   []edit
 	catalog uint64  // the generation of the catalog that the plan rests on, plus one; 0 for none
+	taken   []taken // what it has taken from it
 	first   []int32 // Statements[i] begins at this token
 }
 

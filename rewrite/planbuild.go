@@ -27,6 +27,9 @@ func (p *Plan) size() int64 {
 	for i := range p.edits {
 		n += 40 + len(p.edits[i].text)
 	}
+	for i := range p.taken {
+		n += 120 + 16*len(p.taken[i].columns)
+	}
 	for i := range p.Statements {
 		st := &p.Statements[i]
 		n += 200 + len(st.Name) + 8*len(st.Fences.words)

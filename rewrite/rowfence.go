@@ -211,7 +211,7 @@ func newRowFences(fences []Fence, catalog Catalog) (*rowFences, error) {
 
 // find returns the row fence of a table; many says that it has more than one. A bare name that could be a table of
 // schema.* is one if the catalog has it there.
-func (r *rowFences) find(n tableName, asked *bool) (f *rowFence, many bool) {
+func (r *rowFences) find(n tableName, asked *[]taken) (f *rowFence, many bool) {
 	if r == nil || isTempSchema(n.schema) {
 		return nil, false
 	}
@@ -227,8 +227,9 @@ func (r *rowFences) find(n tableName, asked *bool) (f *rowFence, many bool) {
 				continue
 			}
 		default:
-			*asked = true
-			if _, ok := r.catalog.Table(p.schema, n.name); !ok {
+			_, ok := r.catalog.Table(p.schema, n.name)
+			*asked = append(*asked, taken{schema: p.schema, name: n.name, known: ok})
+			if !ok {
 				continue
 			}
 		}

@@ -108,8 +108,10 @@ func (j *judge) copyRows(x *pg.CopyStmt) {
 		}
 	}
 	if c := j.a.rows.catalog; c != nil {
-		j.asked = true
-		if t, ok := c.Table(x.Relation.Schemaname, x.Relation.Relname); ok && t.StampedByDefault {
+		t, ok := c.Table(x.Relation.Schemaname, x.Relation.Relname)
+		stamped := ok && t.StampedByDefault
+		j.asked = append(j.asked, taken{schema: x.Relation.Schemaname, name: x.Relation.Relname, known: ok, stamped: stamped})
+		if stamped {
 			return
 		}
 	}

@@ -23,8 +23,8 @@ type splicer struct {
 	match  []int32 // of a bracket: its partner
 	edits  []edit
 
-	literal bool // the value of a literal decided something
-	asked   bool // the catalog did
+	literal bool    // the value of a literal decided something
+	asked   []taken // from the catalog
 }
 
 // splice adds to the plan what is to be spliced into its text. tree is changed on the way.

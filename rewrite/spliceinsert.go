@@ -152,12 +152,12 @@ func (s *splicer) columns(in insertion, rv *pg.RangeVar, f *rowFence) ([]string,
 	if !ok {
 		return nil, cannotStamp("INSERT of * without a list of columns", "Name the columns: INSERT INTO table (a, b) SELECT a, b FROM ...")
 	}
-	s.asked = true
 	var t Table
 	known := false
 	if c := s.a.rows.catalog; c != nil {
 		t, known = c.Table(rv.Schemaname, rv.Relname)
 	}
+	s.asked = append(s.asked, taken{schema: rv.Schemaname, name: rv.Relname, known: known, columns: slices.Clone(t.Columns[:min(width, len(t.Columns))])})
 	if !known || len(t.Columns) == 0 {
 		return nil, cannotStamp("INSERT without a list of columns into a table that fenceproxy does not know",
 			"Name the columns: INSERT INTO table (a, b) VALUES ...")

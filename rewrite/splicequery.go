@@ -123,15 +123,11 @@ type scopeColumn struct {
 // scopeColumn finds the column. A parameter takes its type from where it stands first to be converted, so that the copy
 // must be converted as the column does.
 func (s *splicer) scopeColumn(names []string, rv *pg.RangeVar, f *rowFence) *scopeColumn {
-	is := func(n string) bool { return sameName(n, f.scope.column) }
-	c := &scopeColumn{index: slices.IndexFunc(names, is), text: ", fence.row_new(fence.row_scope(" + f.scope.literal + ", "}
+	c := &scopeColumn{index: slices.IndexFunc(names, func(n string) bool { return sameName(n, f.scope.column) }), text: ", fence.row_new(fence.row_scope(" + f.scope.literal + ", "}
 	if k := s.a.rows.catalog; k != nil {
-		s.asked = true
-		if t, ok := k.Table(rv.Schemaname, rv.Relname); ok && len(t.Types) == len(t.Columns) {
-			if i := slices.IndexFunc(t.Columns, is); i >= 0 {
-				c.typ = t.Types[i]
-			}
-		}
+		t, ok := k.Table(rv.Schemaname, rv.Relname)
+		c.typ = t.typeOf(f.scope.column)
+		s.asked = append(s.asked, taken{schema: rv.Schemaname, name: rv.Relname, known: ok, typed: f.scope.column, typ: c.typ})
 	}
 	if c.typ != "" {
 		c.tail = "::" + c.typ

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"reflect"
 	"sync"
 	"sync/atomic"
@@ -271,77 +270,4 @@ func (c *tableColumns) Table(schema, name string) (t rewrite.Table, ok bool) {
 		t.StampedByDefault = t.StampedByDefault || column.Stamped
 	}
 	return t, true
-}
-
-// judge is a session's.
-type judge struct {
-	of   *catalogs
-	name string
-	in   atomic.Pointer[sessionsIn]
-}
-
-// Enter implements relay.Judge.
-func (j *judge) Enter() {
-	if d := j.of.enter(j.name); d != nil {
-		j.in.Store(d)
-	}
-}
-
-// Settled implements relay.Judge.
-func (j *judge) Settled() bool {
-	d := j.in.Load()
-	if d == nil {
-		return true
-	}
-	select {
-	case <-d.watched.Settled():
-		return true
-	default:
-		return false
-	}
-}
-
-// Settle implements relay.Judge.
-func (j *judge) Settle(ctx context.Context) {
-	d := j.in.Load()
-	if d == nil {
-		return
-	}
-	late := time.NewTimer(settleTime)
-	defer late.Stop()
-	select {
-	case <-d.watched.Settled():
-	case <-late.C:
-		d.late.Do(func() {
-			j.of.log.Warn("the catalog is not there yet: sessions are judged by the configuration alone", zap.String("database", j.name))
-		})
-	case <-ctx.Done():
-	}
-}
-
-// Analyzer implements relay.Judge.
-func (j *judge) Analyzer() *rewrite.Analyzer {
-	if d := j.in.Load(); d != nil {
-		return d.analyzer()
-	}
-	return j.of.base
-}
-
-// Changed implements relay.Judge.
-func (j *judge) Changed(c rewrite.CatalogChange) {
-	d := j.in.Load()
-	switch {
-	case d == nil:
-	case c == rewrite.CatalogColumns:
-		d.watched.Outdate()
-	default:
-		d.watched.Reload()
-	}
-}
-
-// Leave implements relay.Judge. Its analyzer stays the last one.
-func (j *judge) Leave() {
-	if d := j.in.Load(); d != nil {
-		j.of.leave(d)
-	}
 }

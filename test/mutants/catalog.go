@@ -91,8 +91,8 @@ var catalogMutants = []mutant{
 	{
 		name: "catalog: columns are uncertain in a transaction with DDL",
 		file: "wire/relay/refuse.go",
-		old:  "	if p.RestsOnCatalog() && max(e.ddl, p.Catalog) == rewrite.CatalogColumns {",
-		new:  "	if false {",
+		old:  "	case max(e.ddl, p.Catalog) == rewrite.CatalogColumns:",
+		new:  "	case false:",
 		pkg:  e2e, tests: "TestCatalogStampsRows",
 	},
 	{
@@ -100,6 +100,53 @@ var catalogMutants = []mutant{
 		file: "cmd/fenceproxy/catalogs.go",
 		old:  "	if !c.current() {\n		return t, true\n	}\n",
 		pkg:  "cmd/fenceproxy", tests: "TestI5ColumnsOutrunByDDL",
+	},
+	{
+		name: "catalog: what was prepared under other columns is refused",
+		file: "wire/relay/refuse.go",
+		old:  "	case !e.analyzer.Holds(p):",
+		new:  "	case false:",
+		pkg:  e2e, tests: "TestI5PreparedInsertsOutliveColumns",
+	},
+	{
+		name: "catalog: EXECUTE of what was prepared under other columns is refused",
+		file: "wire/relay/refuse.go",
+		old:  "		if r == nil {\n			r = e.refusalOfColumns(p)\n		}\n",
+		pkg:  e2e, tests: "TestI5PreparedInsertsOutliveColumns",
+	},
+	{
+		name: "catalog: what is refused for a time is parsed with its stamps",
+		file: "wire/relay/splice.go",
+		old:  "return p.Spliced() && e.enforcing() }",
+		new:  "return p.Spliced() && e.enforcing() && e.refusalOfPlan(p) == nil }",
+		pkg:  e2e, tests: "TestI1ParsedInATransactionWithDDL",
+	},
+	{
+		name: "catalog: columns are in doubt until DDL is committed",
+		file: "tokens/catalog/watcher.go",
+		old:  "d.doubts.Load() == 0 && ",
+		pkg:  e2e, tests: "TestI5ColumnsWhileOthersChangeThem",
+	},
+	{
+		name: "catalog: DDL in DO is seen",
+		file: "rewrite/judge.go",
+		old:  "		j.st.Catalog = changedByCode(x)\n",
+		new:  "		changedByCode(x)\n",
+		pkg:  e2e, tests: "TestI5ColumnsWhileOthersChangeThem",
+	},
+	{
+		name: "catalog: DDL is over when its segment is answered",
+		file: "wire/relay/ready.go",
+		old:  "		if e.syncs == 0 || answered >= e.ddlUntil {",
+		new:  "		if e.syncs == 0 {",
+		pkg:  e2e, tests: "TestI5ColumnsWhileOthersChangeThem",
+	},
+	{
+		name: "catalog: a session that ends leaves no doubt",
+		file: "cmd/fenceproxy/judge.go",
+		old:  "	if j.left = true; j.doubting {",
+		new:  "	if j.left = true; false {",
+		pkg:  e2e, tests: "TestI5ColumnsWhileOthersChangeThem",
 	},
 	{
 		name: "catalog: a change is found while its session goes on working",
@@ -112,7 +159,7 @@ var catalogMutants = []mutant{
 		name: "catalog: nobody's lock keeps it from being read",
 		file: "tokens/catalog/snapshot.go",
 		old:  "a.attgenerated <> '', a.attidentity <> ''",
-		new:  "a.attgenerated <> '' AND coalesce(pg_catalog.pg_get_expr(d.adbin, d.adrelid), 'x') <> '', a.attidentity <> ''",
+		new:  "coalesce(pg_catalog.length(pg_catalog.pg_get_expr(d.adbin, d.adrelid)) < 0, false) OR a.attgenerated <> '', a.attidentity <> ''",
 		pkg:  "tokens/catalog", tests: "TestI1WatcherBesideABusySession",
 	},
 	{

@@ -152,6 +152,7 @@ type Watched struct {
 	again   chan struct{}
 	now     atomic.Pointer[Snapshot]
 	asked   atomic.Uint64 // calls of Outdate
+	doubts  atomic.Int64  // of Doubt, less those of Believe
 	seen    atomic.Uint64 // and how many of them the last look came after
 	users   int           // under Watcher.mu
 	lefts   int           // likewise: how often nobody was left
@@ -169,8 +170,8 @@ func (d *Watched) Name() string { return d.name }
 // Settled is closed once the database was looked at, whether that worked or not.
 func (d *Watched) Settled() <-chan struct{} { return d.settled }
 
-// Current reports whether there was a look after the last Outdate.
-func (d *Watched) Current() bool { return d.seen.Load() >= d.asked.Load() }
+// Current reports whether there was a look after the last Outdate, and nobody's Doubt lasts.
+func (d *Watched) Current() bool { return d.doubts.Load() == 0 && d.seen.Load() >= d.asked.Load() }
 
 // Ended reports whether the database is not watched any more.
 func (d *Watched) Ended() bool { return d.ctx.Err() != nil }
@@ -197,6 +198,12 @@ func (d *Watched) Outdate() {
 	d.asked.Add(1)
 	d.Reload()
 }
+
+// Doubt makes Current false until as many calls of Believe: DDL was seen that is not committed yet.
+func (d *Watched) Doubt() { d.doubts.Add(1) }
+
+// Believe ends a Doubt. Outdate comes first, if the DDL may be committed.
+func (d *Watched) Believe() { d.doubts.Add(-1) }
 
 // Reload asks for a look at once: what leads to a fence may have changed, or at an operator's word.
 func (d *Watched) Reload() {

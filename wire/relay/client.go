@@ -389,7 +389,7 @@ func (e *Engine) executeWithCare(v verdict) bool {
 
 func (e *Engine) countStatements(p *rewrite.Plan) {
 	if p.Catalog != rewrite.CatalogSame {
-		e.catalogChanges(p.Catalog)
+		e.catalogChanges(p)
 	}
 	for i := range p.Statements {
 		st := &p.Statements[i]

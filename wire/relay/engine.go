@@ -90,6 +90,8 @@ type Engine struct {
 
 	analyzer    *rewrite.Analyzer
 	ddl         rewrite.CatalogChange // by what was sent since the session was last outside a transaction
+	ddlUntil    uint64                // the segment that the last of it was sent in
+	ddlInDoubt  bool                  // other sessions cannot rely on columns for it
 	scratch     rewrite.Scratch
 	settings    rewrite.Settings
 	lexing      lexing

@@ -24,8 +24,9 @@ type Judge interface {
 	Settle(ctx context.Context)
 	// Analyzer is that of now, of the fences of Config and in their order. Another one may be returned any time.
 	Analyzer() *rewrite.Analyzer
-	// Changed: the session may have changed what is known, or has just ended a transaction that may have.
-	Changed(rewrite.CatalogChange)
+	// Changed: the session may have changed what is known, or has just ended a transaction that may have. inDoubt says that
+	// others cannot rely on columns from now on, until another call says that they can.
+	Changed(c rewrite.CatalogChange, inDoubt bool)
 	// Leave: the session is over, also if it never entered.
 	Leave()
 }
@@ -86,11 +87,13 @@ func (v *verdict) again(a *rewrite.Analyzer) {
 	v.more = more
 }
 
-// catalogChanges: DDL was sent. What is known of columns may hold no more, for this session to the end of its transaction.
-func (e *Engine) catalogChanges(c rewrite.CatalogChange) {
-	e.ddl = max(e.ddl, c)
+// catalogChanges: DDL was sent. What is known of columns may hold no more, for this session to the end of its transaction,
+// and for others too if it is about a table of a fence, or tells nobody what about: they may be waiting for its lock.
+func (e *Engine) catalogChanges(p *rewrite.Plan) {
+	e.ddl, e.ddlUntil = max(e.ddl, p.Catalog), e.segment+1
+	e.ddlInDoubt = e.ddlInDoubt || p.Catalog == rewrite.CatalogColumns && (!p.Fences.Empty() || p.Effect >= rewrite.EffectOpaque)
 	if e.start.Judge != nil {
-		e.start.Judge.Changed(c)
+		e.start.Judge.Changed(p.Catalog, e.ddlInDoubt)
 	}
 }
 
@@ -100,9 +103,9 @@ func (e *Engine) catalogChanged() {
 		return
 	}
 	c := e.ddl
-	e.ddl = rewrite.CatalogSame
+	e.ddl, e.ddlInDoubt = rewrite.CatalogSame, false
 	if e.start.Judge != nil {
-		e.start.Judge.Changed(c)
+		e.start.Judge.Changed(c, false)
 	}
 }
 
@@ -110,4 +113,10 @@ var refuseUnsettledColumns = refusal{Error: tokens.Error{
 	Code:    tokens.CodeNotAllowed,
 	Message: "the columns of the table cannot be told in a transaction that has changed some",
 	Hint:    "Name the columns: INSERT INTO table (a, b) ...",
+}, by: ByProxy}
+
+var refuseChangedColumns = refusal{Error: tokens.Error{
+	Code:    tokens.CodeNotAllowed,
+	Message: "the columns of the table may have changed since the statement was prepared",
+	Hint:    "Prepare it again, or name the columns: INSERT INTO table (a, b) ...",
 }, by: ByProxy}

@@ -289,7 +289,7 @@ func (e *Engine) sendStep(run *queryRun, i int, st *rewrite.Statement) {
 			e.token.disturb()
 		}
 	case rewrite.KindPrepare:
-		s.prepare = e.prepared(st)
+		s.prepare = e.prepared(run.plan, st)
 	}
 	run.steps = append(run.steps, s)
 }

@@ -23,6 +23,7 @@ func (e *Engine) readyForQuery(body []byte, out *Output) reply {
 		return reply{}
 	}
 	var drop bool
+	var answered uint64
 	if s := e.slots.front(); s != nil && (s.kind == slotSync || s.kind == slotQuery || s.kind == slotFunction) {
 		switch s.purpose {
 		case forQuestion:
@@ -39,6 +40,7 @@ func (e *Engine) readyForQuery(body []byte, out *Output) reply {
 		if s.segment >= e.lexing.until {
 			e.lexing.until = 0
 		}
+		answered = s.segment
 		e.pop()
 	} else if e.copying.resync != resyncWanted { // of a Sync among the data of a copy that has failed
 		return reply{drop: e.loseCount(out)}
@@ -58,6 +60,8 @@ func (e *Engine) readyForQuery(body []byte, out *Output) reply {
 			e.token.transactionEnded(e.tx.failed)
 			e.tx.touchedBefore = false
 			e.tx.failed, e.tx.madeReadOnly, e.tx.released = false, false, false
+		}
+		if e.syncs == 0 || answered >= e.ddlUntil {
 			e.catalogChanged()
 		}
 	}

@@ -194,6 +194,9 @@ func (e *Engine) refusalBehind(st *rewrite.Statement, seen *[]*named) (r *refusa
 	*seen = append(*seen, n)
 	v := n.possible(e.segment)
 	v.each(func(p *rewrite.Plan) {
+		if r == nil {
+			r = e.refusalOfColumns(p)
+		}
 		for i := 0; i < len(p.Statements) && r == nil; i++ {
 			switch inner := &p.Statements[i]; {
 			case inner.Refuse != nil:
@@ -210,13 +213,26 @@ func (e *Engine) refusalOfPlan(p *rewrite.Plan) *refusal {
 	if p == nil {
 		return nil
 	}
-	if p.RestsOnCatalog() && max(e.ddl, p.Catalog) == rewrite.CatalogColumns {
-		return &refuseUnsettledColumns
+	if r := e.refusalOfColumns(p); r != nil {
+		return r
 	}
 	for i := range p.Statements {
 		if r := e.refusalOf(&p.Statements[i]); r != nil {
 			return r
 		}
+	}
+	return nil
+}
+
+// refusalOfColumns: what a text has of the catalog may be no more.
+func (e *Engine) refusalOfColumns(p *rewrite.Plan) *refusal {
+	switch {
+	case !p.RestsOnCatalog():
+		return nil
+	case max(e.ddl, p.Catalog) == rewrite.CatalogColumns:
+		return &refuseUnsettledColumns
+	case !e.analyzer.Holds(p):
+		return &refuseChangedColumns
 	}
 	return nil
 }

@@ -35,7 +35,7 @@ func (e *Engine) sent(s *slot, v verdict) {
 				e.token.disturb()
 			}
 		case rewrite.KindPrepare:
-			s.statement = e.prepared(st)
+			s.statement = e.prepared(v.plan, st)
 		}
 	}
 }
@@ -43,29 +43,31 @@ func (e *Engine) sent(s *slot, v verdict) {
 // maybePrepared: if the plan is a PREPARE, its name may stand for what it prepares from now on, beside what it stood for.
 func (e *Engine) maybePrepared(p *rewrite.Plan) {
 	if st := lone(p); st != nil && st.Kind == rewrite.KindPrepare {
-		e.names.makeStatement([]byte(st.Name)).current.add(verdict{plan: preparedPlan(st)})
+		e.names.makeStatement([]byte(st.Name)).current.add(verdict{plan: preparedPlan(p, st)})
 	}
 }
 
 // prepared notes that SQL's PREPARE was sent.
-func (e *Engine) prepared(st *rewrite.Statement) *statement {
+func (e *Engine) prepared(p *rewrite.Plan, st *rewrite.Statement) *statement {
 	s := e.names.makeStatement([]byte(st.Name))
-	s.define(verdict{plan: preparedPlan(st)}, e.segment)
+	s.define(verdict{plan: preparedPlan(p, st)}, e.segment)
 	return s
 }
 
-// preparedPlan is the plan of what PREPARE prepared.
-func preparedPlan(st *rewrite.Statement) *rewrite.Plan {
+// preparedPlan is the plan of what PREPARE, a statement of p, prepared.
+func preparedPlan(p *rewrite.Plan, st *rewrite.Statement) *rewrite.Plan {
 	inner := rewrite.Statement{
 		PastReadOnly: st.PastReadOnly, MayLiftReadOnly: st.MayLiftReadOnly, Effect: st.Effect, Fences: st.Fences, Uses: st.Uses, RowFences: st.RowFences, NewRows: st.NewRows, MayChangeToken: st.MayChangeToken, ChangesLexing: st.ChangesLexing, Verb: "EXECUTE",
 	}
-	return &rewrite.Plan{
+	q := &rewrite.Plan{
 		Statements: []rewrite.Statement{inner},
 		Fences:     st.Fences,
 		Effect:     st.Effect,
 		Plain: !st.MayChangeToken && !st.MayLiftReadOnly && !st.ChangesLexing && st.Fences.Empty() && st.RowFences.Empty() && st.NewRows.Empty() &&
 			st.Effect <= rewrite.EffectWrite,
 	}
+	q.RestOn(p)
+	return q
 }
 
 // sentStatement notes what a statement may do from the moment that it is sent, and reports whether it may change the

@@ -1,0 +1,112 @@
+package main
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.uber.org/zap"
+
+	"github.com/fenceproxy/fenceproxy/rewrite"
+)
+
+// judge is a session's.
+type judge struct {
+	of   *catalogs
+	name string
+	in   atomic.Pointer[sessionsIn]
+
+	mu       sync.Mutex
+	doubting bool // in has its Doubt
+	left     bool
+}
+
+// Enter implements relay.Judge.
+func (j *judge) Enter() {
+	if d := j.of.enter(j.name); d != nil {
+		j.in.Store(d)
+	}
+}
+
+// Settled implements relay.Judge.
+func (j *judge) Settled() bool {
+	d := j.in.Load()
+	if d == nil {
+		return true
+	}
+	select {
+	case <-d.watched.Settled():
+		return true
+	default:
+		return false
+	}
+}
+
+// Settle implements relay.Judge.
+func (j *judge) Settle(ctx context.Context) {
+	d := j.in.Load()
+	if d == nil {
+		return
+	}
+	late := time.NewTimer(settleTime)
+	defer late.Stop()
+	select {
+	case <-d.watched.Settled():
+	case <-late.C:
+		d.late.Do(func() {
+			j.of.log.Warn("the catalog is not there yet: sessions are judged by the configuration alone", zap.String("database", j.name))
+		})
+	case <-ctx.Done():
+	}
+}
+
+// Analyzer implements relay.Judge.
+func (j *judge) Analyzer() *rewrite.Analyzer {
+	if d := j.in.Load(); d != nil {
+		return d.analyzer()
+	}
+	return j.of.base
+}
+
+// Changed implements relay.Judge.
+func (j *judge) Changed(c rewrite.CatalogChange, inDoubt bool) {
+	d := j.in.Load()
+	switch {
+	case d == nil:
+		return
+	case c == rewrite.CatalogColumns:
+		d.watched.Outdate()
+	default:
+		d.watched.Reload()
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.doubt(d, inDoubt && !j.left)
+}
+
+// doubt: under mu.
+func (j *judge) doubt(d *sessionsIn, on bool) {
+	switch {
+	case on && !j.doubting:
+		d.watched.Doubt()
+	case !on && j.doubting:
+		d.watched.Believe()
+	}
+	j.doubting = on
+}
+
+// Leave implements relay.Judge. Its analyzer stays the last one.
+func (j *judge) Leave() {
+	d := j.in.Load()
+	if d == nil {
+		return
+	}
+	j.mu.Lock()
+	if j.left = true; j.doubting { // whatever it did is done, or undone
+		d.watched.Outdate()
+		j.doubt(d, false)
+	}
+	j.mu.Unlock()
+	j.of.leave(d)
+}
