@@ -15,7 +15,9 @@ var anySplice = &spliced{[]rewrite.Shift{{Inserted: math.MaxInt32}}}
 
 // splices reports whether a text with this plan is sent with row tokens: also one that is refused now, when it is parsed.
 // What is refused for a time would be without them for ever.
-func (e *Engine) splices(p *rewrite.Plan) bool { return p.Spliced() && e.enforcing() }
+func (e *Engine) splices(p *rewrite.Plan) bool {
+	return p.Spliced() && e.enforcing()
+}
 
 // foreignSplice: what is put into a text is UTF-8, and the session's encoding is another one, or may be. It may pause the
 // current message until that is known.
