@@ -12,7 +12,8 @@ import (
 
 const (
 	maxIdle        = 4
-	idleFor        = 30 * time.Second // then closed: an idle session would be in the way of DROP DATABASE
+	idleFor        = 30 * time.Second // then closed
+	idleElsewhere  = 3 * time.Second  // the same in other databases than the DSN's: DROP DATABASE waits 5 s for us to leave
 	trustIdle      = time.Second      // an idle connection is taken as it is
 	connectTimeout = 5 * time.Second
 	silence        = 30 * time.Second // of the peer's kernel, until a connection counts as dead
@@ -28,7 +29,9 @@ type conn struct {
 	expiry     *time.Timer
 }
 
-func controlConn(dsn string) (*pgx.ConnConfig, error) {
+// ControlConnConfig is how connections of the control role are made: a peer that is gone is noticed within half a minute,
+// by whichever side waits for the other, and nothing is kept in the session. Its database and its parameters may be changed.
+func ControlConnConfig(dsn string) (*pgx.ConnConfig, error) {
 	cfg, err := pgx.ParseConfig(dsn)
 	if err != nil {
 		return nil, err
@@ -97,7 +100,8 @@ func (c *conn) sameServer(s Session, fence string) *Error {
 
 // pool keeps a few idle connections of one database. It has no upper limit: maxFlights is.
 type pool struct {
-	config *pgx.ConnConfig
+	config  *pgx.ConnConfig
+	idleFor time.Duration
 
 	mu     sync.Mutex
 	idle   []*conn
@@ -147,7 +151,7 @@ func (p *pool) put(c *conn) {
 	}
 	p.idle = append(p.idle, c)
 	c.idleSince = time.Now()
-	c.expiry = time.AfterFunc(idleFor, func() { p.expire(c) })
+	c.expiry = time.AfterFunc(p.idleFor, func() { p.expire(c) })
 	p.mu.Unlock()
 }
 

@@ -62,7 +62,7 @@ type Control struct {
 
 // NewControl checks the configuration; it connects when it is first needed.
 func NewControl(cfg ControlConfig) (*Control, error) {
-	base, err := controlConn(cfg.DSN)
+	base, err := ControlConnConfig(cfg.DSN)
 	if err != nil {
 		return nil, err
 	}
@@ -148,6 +148,9 @@ func (c *Control) database(name string) *database {
 		d = &database{control: c, name: name, flights: make(map[target]*flight), acknowledged: make(map[string]acknowledgement)}
 		d.conns.config = c.base.Copy()
 		d.conns.config.Database = name
+		if d.conns.idleFor = idleFor; name != c.base.Database {
+			d.conns.idleFor = idleElsewhere
+		}
 		c.dbs[name] = d
 	}
 	return d

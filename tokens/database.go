@@ -20,7 +20,8 @@ type database struct {
 
 	mu           sync.Mutex
 	flights      map[target]*flight
-	acknowledged map[string]acknowledgement // newest per fence; at most one per configured fence
+	acknowledged map[string]acknowledgement // newest per fence
+	swept        int                        // how many were left when those that count no more were taken out
 }
 
 type acknowledgement struct {
@@ -48,6 +49,22 @@ func (d *database) remember(m Mark, systemID string) {
 		return // an older raise whose goroutine comes late
 	}
 	d.acknowledged[m.Name] = acknowledgement{mark: m, systemID: systemID, at: time.Now()}
+	if len(d.acknowledged) > 2*d.swept+minSwept {
+		d.sweep()
+	}
+}
+
+// minSwept: so few acknowledgements are no memory to speak of.
+const minSwept = 64
+
+// sweep forgets what counts no more: a pattern such as jobs/* stands for as many fences as there are jobs. Under mu.
+func (d *database) sweep() {
+	for fence, a := range d.acknowledged {
+		if time.Since(a.at) > rememberFor {
+			delete(d.acknowledged, fence)
+		}
+	}
+	d.swept = len(d.acknowledged)
 }
 
 // firstLook reads the marks before anything is raised, so that a list with a stale token raises none of its others,

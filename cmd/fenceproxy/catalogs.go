@@ -1,7 +1,9 @@
 package main
 
 import (
-	"reflect"
+	"cmp"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -20,8 +22,8 @@ import (
 // hint, and triggers hold what no hint tells of.
 const settleTime = 2 * time.Second
 
-// manyDatabases: the analyzers of more databases than these have smaller caches.
-const manyDatabases = 8
+// keepQuiet is how long what there is of a database outlives its last session: as long as it is watched.
+const keepQuiet = 2 * time.Second
 
 // catalogs judge the sessions of one configuration, by database. The Watcher is shared by all configurations with the same
 // fences.
@@ -33,14 +35,16 @@ type catalogs struct {
 
 	mu        sync.Mutex
 	databases map[string]*sessionsIn
-	retired   metrics.Plans
+	analyzers analyzers // under mu
 }
 
 // sessionsIn are the sessions in a database.
 type sessionsIn struct {
 	of      *catalogs
 	watched *catalog.Watched
-	users   int // under catalogs.mu
+	users   int           // under catalogs.mu
+	quiet   chan struct{} // likewise; closed when there are none left
+	gone    bool          // likewise: its analyzer is given back
 	made    atomic.Pointer[made]
 	making  sync.Mutex
 	late    sync.Once
@@ -48,17 +52,16 @@ type sessionsIn struct {
 
 // made is the analyzer of a Snapshot.
 type made struct {
-	from     *catalog.Snapshot
-	fences   []rewrite.Fence
-	analyzer *rewrite.Analyzer
+	from *catalog.Snapshot
+	*shared
 }
 
 func (p *proxy) newWatcher(c *config.Config) (*catalog.Watcher, error) {
 	if c.Mode == config.ModeOff || c.Catalog == config.CatalogOff || len(c.Fences) == 0 {
 		return nil, nil
 	}
-	w, err := catalog.NewWatcher(catalog.WatcherConfig{DSN: c.ControlDSN(), Fences: dbcheck.Fences(c.Fences), Every: c.CatalogInterval, Log: p.log,
-		Failed: p.metrics.CatalogFailed})
+	w, err := catalog.NewWatcher(catalog.WatcherConfig{DSN: c.ControlDSN(), Fences: dbcheck.Fences(c.Fences), Every: c.CatalogInterval,
+		Connections: c.CatalogConnections, Log: p.log, Failed: p.metrics.CatalogFailed})
 	if err == nil {
 		p.watchers = append(p.watchers, w)
 	}
@@ -84,13 +87,13 @@ func (p *proxy) newCatalogs(w *catalog.Watcher, c *config.Config, base *rewrite.
 	if w == nil {
 		return nil
 	}
-	return &catalogs{watcher: w, config: c, base: base, log: p.log, databases: map[string]*sessionsIn{}}
+	return &catalogs{watcher: w, config: c, base: base, log: p.log, databases: map[string]*sessionsIn{}, analyzers: newAnalyzers(base)}
 }
 
 // Session implements relay.Judges.
 func (c *catalogs) Session(name string) relay.Judge { return &judge{of: c, name: name} }
 
-// enter finds the database, or begins to watch it; nil when there are too many.
+// enter finds the database, or begins to watch it; nil when the proxy ends.
 func (c *catalogs) enter(name string) *sessionsIn {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -104,105 +107,121 @@ func (c *catalogs) enter(name string) *sessionsIn {
 		return nil
 	}
 	if d == nil || d.watched != w {
-		c.sweep()
+		if d != nil {
+			c.giveBack(d)
+		}
 		d = &sessionsIn{of: c, watched: w}
-		d.made.Store(&made{analyzer: c.base})
+		d.made.Store(&made{shared: c.analyzers.ofNothing})
 		c.databases[name] = d
 	}
 	d.users++
+	d.quiet = make(chan struct{})
+	go d.follow(d.quiet)
 	return d
-}
-
-// sweep forgets databases that are not watched any more; under mu.
-func (c *catalogs) sweep() {
-	for name, d := range c.databases {
-		if d.watched.Ended() {
-			c.keep(d.made.Load().analyzer)
-			delete(c.databases, name)
-		}
-	}
-}
-
-// keep keeps the counters of an analyzer that goes; under mu.
-func (c *catalogs) keep(a *rewrite.Analyzer) {
-	if a == c.base {
-		return
-	}
-	s := plans(a.Stats())
-	s.Bytes = 0
-	c.retired = s.Plus(c.retired)
 }
 
 func (c *catalogs) leave(d *sessionsIn) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if d.users--; d.users == 0 {
-		d.watched.Leave()
+	if d.users--; d.users > 0 {
+		return
 	}
+	d.watched.Leave()
+	left := d.quiet
+	close(left)
+	time.AfterFunc(keepQuiet, func() { c.forget(d, left) })
+}
+
+// forget gives back what there is of a database that nobody has used since.
+func (c *catalogs) forget(d *sessionsIn, left chan struct{}) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if name := d.watched.Name(); d.quiet == left && c.databases[name] == d {
+		delete(c.databases, name)
+		c.giveBack(d)
+	}
+}
+
+// giveBack: the database is another one now, or nobody uses it; under mu. Sessions that are left keep the analyzer.
+func (c *catalogs) giveBack(d *sessionsIn) {
+	d.gone = true
+	c.analyzers.release(d.made.Load().shared)
 }
 
 // plans are the counters of all analyzers but the base's.
 func (c *catalogs) plans() metrics.Plans {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	sum := c.retired
-	for _, d := range c.databases {
-		if a := d.made.Load().analyzer; a != c.base {
-			s := plans(a.Stats())
-			bytes := s.Bytes + sum.Bytes
-			sum = s.Plus(sum)
-			sum.Bytes = bytes
+	return c.analyzers.plans()
+}
+
+// follow makes the analyzer of each Snapshot as soon as there is one, so that no session has to, until quiet is closed.
+func (d *sessionsIn) follow(quiet <-chan struct{}) {
+	for {
+		changed := d.watched.Changed()
+		d.make()
+		select {
+		case <-changed:
+		case <-quiet:
+			return
+		case <-d.watched.Done():
+			return
 		}
 	}
-	return sum
 }
 
-// analyzer is that of the newest Snapshot.
-func (d *sessionsIn) analyzer() *rewrite.Analyzer {
-	now := d.watched.Snapshot()
-	if m := d.made.Load(); m.from == now {
-		return m.analyzer
+// settled reports whether the analyzer is that of what is known, and that is all that is to be known now.
+func (d *sessionsIn) settled() bool {
+	select {
+	case <-d.watched.Settled():
+		return d.made.Load().from == d.watched.Snapshot()
+	default:
+		return false
 	}
-	return d.make(now)
 }
 
-// make is called once for a Snapshot. Its analyzer is the one before if all that is new is columns: these are asked for
-// one by one.
-func (d *sessionsIn) make(now *catalog.Snapshot) *rewrite.Analyzer {
+// make makes the analyzer of the newest Snapshot, once. That takes a millisecond: not for a goroutine that other sessions
+// wait for.
+func (d *sessionsIn) make() {
 	d.making.Lock()
 	defer d.making.Unlock()
-	before := d.made.Load()
+	before, now := d.made.Load(), d.watched.Snapshot()
 	if before.from == now {
-		return before.analyzer
+		return
 	}
 	cfg := d.of.config.Rewrite()
 	rows, found := addFound(&cfg, now)
-	m := &made{from: now, fences: cfg.Fences, analyzer: before.analyzer}
-	switch {
+	m := &made{from: now, shared: before.shared}
+	switch key := keyOf(cfg.Fences); {
 	case !rows && !found:
-		m.analyzer = d.of.base
-	case before.from == nil || before.analyzer == d.of.base || !reflect.DeepEqual(before.fences, cfg.Fences):
+		m.shared = d.of.analyzers.ofNothing
+	case before.key == key: // all that is new is columns: these are asked for one by one
+	default:
 		if rows {
 			cfg.Catalog = &tableColumns{d.watched.Snapshot, d.watched.Current}
 		}
-		if len(d.of.watcher.Databases()) > manyDatabases {
-			cfg.CacheBytes = max(cfg.CacheBytes/8, 64<<10)
-		}
-		a, err := rewrite.New(cfg)
+		a, err := d.of.analyzer(key, cfg)
 		if err != nil { // no name that PostgreSQL has is refused, and the configuration was read before
 			d.of.log.Error("cannot use the catalog", zap.String("database", d.watched.Name()), zap.Error(err))
-			a = before.analyzer
+			break
 		}
-		m.analyzer = a
+		m.shared = a
 	}
-	d.of.mu.Lock()
-	if before.analyzer != m.analyzer {
-		d.of.keep(before.analyzer)
-	}
-	d.made.Store(m)
-	d.of.mu.Unlock()
+	d.of.put(d, m)
 	d.report(now)
-	return m.analyzer
+}
+
+// put has the sessions use m, unless the last one has gone.
+func (c *catalogs) put(d *sessionsIn, m *made) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	other := m.shared
+	if !d.gone {
+		other = d.made.Swap(m).shared
+	}
+	if other != d.made.Load().shared {
+		c.analyzers.release(other)
+	}
 }
 
 // addFound adds to the fences what the catalog tells of them: whether any has row tokens, and whether anything was found.
@@ -214,6 +233,7 @@ func addFound(cfg *rewrite.Config, s *catalog.Snapshot) (rows, found bool) {
 		for _, fn := range v.Functions {
 			f.Functions = append(f.Functions, rewrite.Name{Schema: fn.Schema, Name: fn.Name})
 		}
+		slices.SortFunc(f.Functions, byName)
 		rows = rows || cfg.Fences[i].RowToken != ""
 		found = found || len(f.Children)+len(f.Views)+len(f.Functions) > 0
 	}
@@ -224,7 +244,13 @@ func names(list [][2]string) (n []rewrite.Name) {
 	for _, name := range list {
 		n = append(n, rewrite.Name{Schema: name[0], Name: name[1]})
 	}
+	slices.SortFunc(n, byName)
 	return n
+}
+
+// byName: databases that were made in another order have the same analyzer.
+func byName(a, b rewrite.Name) int {
+	return cmp.Or(strings.Compare(a.Schema, b.Schema), strings.Compare(a.Name, b.Name))
 }
 
 // report says what was found, so that a write that is refused for it surprises nobody.

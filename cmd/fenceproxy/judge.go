@@ -32,15 +32,7 @@ func (j *judge) Enter() {
 // Settled implements relay.Judge.
 func (j *judge) Settled() bool {
 	d := j.in.Load()
-	if d == nil {
-		return true
-	}
-	select {
-	case <-d.watched.Settled():
-		return true
-	default:
-		return false
-	}
+	return d == nil || d.settled()
 }
 
 // Settle implements relay.Judge.
@@ -53,6 +45,7 @@ func (j *judge) Settle(ctx context.Context) {
 	defer late.Stop()
 	select {
 	case <-d.watched.Settled():
+		d.make()
 	case <-late.C:
 		d.late.Do(func() {
 			j.of.log.Warn("the catalog is not there yet: sessions are judged by the configuration alone", zap.String("database", j.name))
@@ -64,7 +57,7 @@ func (j *judge) Settle(ctx context.Context) {
 // Analyzer implements relay.Judge.
 func (j *judge) Analyzer() *rewrite.Analyzer {
 	if d := j.in.Load(); d != nil {
-		return d.analyzer()
+		return d.made.Load().analyzer
 	}
 	return j.of.base
 }

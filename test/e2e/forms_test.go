@@ -97,8 +97,11 @@ var forms = []form{
 
 // formsOf leaves out what a version does not know.
 func formsOf(major int) []form {
-	return slices.DeleteFunc(slices.Clone(forms), func(f form) bool { return major < 15 && strings.HasPrefix(f.name, "MERGE") })
+	return slices.DeleteFunc(slices.Clone(forms), func(f form) bool { return !inGrammarOf(major, f.sql) })
 }
+
+// inGrammarOf reports whether a version of PostgreSQL can read a statement.
+func inGrammarOf(major int, sql string) bool { return major >= 15 || !strings.HasPrefix(sql, "MERGE ") }
 
 // pick returns the forms whose name holds a text.
 func pick(part string) (list []form) {

@@ -132,7 +132,13 @@ func TestTokenlessReadOnly(t *testing.T) {
 	db, p, rows := tokenlessProxy(t, "readonly")
 	conn := p.Connect(t, db, "postgres", "")
 	before := rows()
-	each(t, conn, visibleWrites, "25006")
+	for _, sql := range visibleWrites {
+		want := "25006"
+		if !inGrammarOf(pgtest.Shared(t).Major, sql) {
+			want = "42601" // not the guard's error, though it stands in front
+		}
+		each(t, conn, []string{sql}, want)
+	}
 	each(t, conn, hiddenWrites, "25006")
 	each(t, conn, invisibleWrites, "25006")
 	each(t, conn, plainReads, "")

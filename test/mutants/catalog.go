@@ -71,8 +71,8 @@ var catalogMutants = []mutant{
 	{
 		name: "catalog: a newer one makes another analyzer",
 		file: "cmd/fenceproxy/catalogs.go",
-		old:  "	if m := d.made.Load(); m.from == now {",
-		new:  "	if m := d.made.Load(); m.from != nil || now == nil {",
+		old:  "	if before.from == now {",
+		new:  "	if before.from != nil || now == nil {",
 		pkg:  e2e, tests: "TestI1CatalogFollows",
 	},
 	{
@@ -123,7 +123,7 @@ var catalogMutants = []mutant{
 	},
 	{
 		name: "catalog: columns are in doubt until DDL is committed",
-		file: "tokens/catalog/watcher.go",
+		file: "tokens/catalog/watched.go",
 		old:  "d.doubts.Load() == 0 && ",
 		pkg:  e2e, tests: "TestI5ColumnsWhileOthersChangeThem",
 	},
@@ -150,7 +150,7 @@ var catalogMutants = []mutant{
 	},
 	{
 		name: "catalog: a change is found while its session goes on working",
-		file: "tokens/catalog/watcher.go",
+		file: "tokens/catalog/look.go",
 		old:  "			if now != before {\n",
 		new:  "			if now != before && false {\n",
 		pkg:  "tokens/catalog", tests: "TestI1WatcherBesideABusySession",
@@ -164,14 +164,14 @@ var catalogMutants = []mutant{
 	},
 	{
 		name: "catalog: a standby's is read",
-		file: "tokens/catalog/watcher.go",
+		file: "tokens/catalog/look.go",
 		old:  "err != nil || recovery {",
 		new:  "err != nil {",
 		pkg:  "tokens/catalog", tests: "TestI1WatcherOfAStandbyThatIsPromoted",
 	},
 	{
 		name: "catalog: a database that nobody uses is let go",
-		file: "tokens/catalog/watcher.go",
+		file: "tokens/catalog/watched.go",
 		old:  "		if d.users == 0 && d.lefts == left {\n			d.forget()\n",
 		new:  "		if false {\n",
 		pkg:  e2e, tests: "TestCatalogLetsADatabaseBeDropped",
@@ -182,5 +182,47 @@ var catalogMutants = []mutant{
 		old:  "		if st.Kind == rewrite.KindCall && e.cfg.Call == CallAllow {",
 		new:  "		if false {",
 		pkg:  e2e, tests: "TestCatalogOfProceduresThatCommit",
+	},
+	{
+		name: "catalog: what cannot be looked at any more is not current",
+		file: "tokens/catalog/watched.go",
+		old:  " && !d.lost.Load()\n",
+		new:  "\n",
+		pkg:  "tokens/catalog", tests: "TestI5WatcherOfASilentServer",
+	},
+	{
+		name: "catalog: a server that says nothing is asked for a sign of life",
+		file: "tokens/catalog/look.go",
+		old:  "		err = conn.Ping(ctx)\n",
+		new:  "		err = ctx.Err()\n",
+		pkg:  "tokens/catalog", tests: "TestI5WatcherOfASilentServer",
+	},
+	{
+		name: "catalog: a database may be another one of that name",
+		file: "tokens/catalog/watcher.go",
+		old:  "	} else if d.doubtful() {",
+		new:  "	} else if false {",
+		pkg:  "tokens/catalog", tests: "TestWatcherOfADatabaseMadeAgain",
+	},
+	{
+		name: "catalog: there are more databases than connections",
+		file: "tokens/catalog/look.go",
+		old:  "	took, err := d.visit()\n",
+		new:  "	took, err := time.Duration(0), error(nil)\n	d.settle()\n",
+		pkg:  e2e, tests: "TestI1ManyDatabases",
+	},
+	{
+		name: "catalog: a session that begins waits for the analyzer",
+		file: "cmd/fenceproxy/catalogs.go",
+		old:  "		return d.made.Load().from == d.watched.Snapshot()\n",
+		new:  "		return true\n",
+		pkg:  "cmd/fenceproxy", tests: "TestCatalogIsNotReadBySessions",
+	},
+	{
+		name: "raises leave a database that is to be dropped",
+		file: "tokens/control.go",
+		old:  "name != c.base.Database {",
+		new:  "false {",
+		pkg:  e2e, tests: "TestI1ManyDatabases",
 	},
 }

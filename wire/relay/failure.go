@@ -78,12 +78,26 @@ func (e *Engine) queryFailed(s *slot, fields wire.ErrorFields) reply {
 		return e.splicedFailed(s.spliced.shifts, true, s.about, fields)
 	case s.query == nil:
 		return e.exchange(s, fields)
+	case s.query.atGuard() && s.query.next == 0 && syntaxError(s.query.shifts, fields):
+		return e.positioned(wire.BackendErrorResponse, s.query.shifts, fields)
 	case s.query.atGuard():
 		return e.guardFailed(s.query.current().guard, fields)
 	case len(s.query.shifts) > 0:
 		return e.splicedFailed(s.query.shifts, s.query.rows, shapeOf(s.query.plan), fields)
 	}
 	return reply{}
+}
+
+// syntaxError: PostgreSQL reads the whole string before it runs any of it (postgres.c exec_simple_query), guard included, and
+// met something in the client's text that its version does not know.
+func syntaxError(shifts []rewrite.Shift, fields wire.ErrorFields) bool {
+	code, _ := fields.Get(wire.FieldCode)
+	position, ok := errorPosition(fields)
+	if string(code) != "42601" || !ok {
+		return false
+	}
+	_, ok = rewrite.Original(shifts, position)
+	return ok
 }
 
 // exchange puts the refusal of a poisoned message in place of the error that the poison caused.
@@ -101,16 +115,9 @@ func (e *Engine) exchange(s *slot, fields wire.ErrorFields) reply {
 
 // positioned corrects the position in an error of a text that something was put into.
 func (e *Engine) positioned(typ byte, shifts []rewrite.Shift, fields wire.ErrorFields) reply {
-	text, ok := fields.Get(wire.FieldPosition)
+	p, ok := errorPosition(fields)
 	if !ok {
 		return reply{}
-	}
-	p := 0
-	for _, c := range text {
-		if c < '0' || c > '9' || p > 1<<30 {
-			return reply{}
-		}
-		p = p*10 + int(c-'0')
 	}
 	edit := wire.ErrorEdit{Position: wire.DropPosition}
 	if mapped, ok := rewrite.Original(shifts, p); ok {
@@ -123,6 +130,17 @@ func (e *Engine) positioned(typ byte, shifts []rewrite.Shift, fields wire.ErrorF
 	}
 	e.smem = b
 	return reply{instead: e.smem[at:]}
+}
+
+func errorPosition(fields wire.ErrorFields) (p int, ok bool) {
+	text, ok := fields.Get(wire.FieldPosition)
+	for _, c := range text {
+		if c < '0' || c > '9' || p > 1<<30 {
+			return 0, false
+		}
+		p = p*10 + int(c-'0')
+	}
+	return p, ok
 }
 
 func (e *Engine) noticed(body []byte) reply {

@@ -4,40 +4,41 @@ import "time"
 
 // Config is a complete configuration. Treat it as immutable: a change of configuration is a new Config.
 type Config struct {
-	Listen            []Listener
-	TLS               TLS // between clients and the proxy
-	Auth              Auth
-	AuthQuery         string        // what AuthScram asks for verifiers; "" with an AuthFile: nothing, else the default query
-	AuthFile          string        // users and verifiers; "" means none
-	AuthCache         time.Duration // how long an answer of AuthQuery is remembered
-	Upstream          string        // DSN of the PostgreSQL server that sessions are relayed to; host, port and TLS matter to them
-	Control           string        // DSN with the credentials that raise marks and evict; "" means Upstream
-	Admin             string        // address of the admin listener; "" means none
-	Mode              Mode
-	Fences            []Fence
-	Hold              Hold
-	BareToken         string // fence that a bare token (34, no name) is meant for; "" means the only fence, if there is one
-	Opaque            Opaque
-	OpaqueCall        OpaqueCall
-	Tokenless         Tokenless
-	Catalog           Catalog       // whether databases are looked at for what else writes a fence
-	CatalogInterval   time.Duration // between two looks when nobody tells of a change
-	FunctionCalls     []string      // functions that clients may call outside of SQL: oids, or LargeObjects
-	TakeoverGrace     time.Duration // from the first request for a raise until backends in its way are ended
-	AnnounceRoles     []string      // roles whose sessions may announce a token; empty means all
-	AnnounceMaxJump   int64         // largest distance between a mark and the token announced next
-	AllowRoleToken    bool          // accept fence.token from ALTER ROLE/DATABASE ... SET
-	HarmlessFunctions []string      // functions of the application that do not write: name or schema.name
-	Limits            Limits
-	Replication       Replication
-	LogLevel          LogLevel
-	LogFormat         LogFormat
-	ListenReuseport   bool          // several processes may listen on the same addresses
-	DrainDelay        time.Duration // from the first signal, while /readyz says no already, until listeners close
-	DrainTimeout      time.Duration // from then until sessions that are still open are closed; also after a reload
-	Decisions         Decisions     // which verdicts are logged one by one
-	DecisionFile      string        // "" is standard error
-	DecisionRate      int           // lines a second at most; 0: no limit
+	Listen             []Listener
+	TLS                TLS // between clients and the proxy
+	Auth               Auth
+	AuthQuery          string        // what AuthScram asks for verifiers; "" with an AuthFile: nothing, else the default query
+	AuthFile           string        // users and verifiers; "" means none
+	AuthCache          time.Duration // how long an answer of AuthQuery is remembered
+	Upstream           string        // DSN of the PostgreSQL server that sessions are relayed to; host, port and TLS matter to them
+	Control            string        // DSN with the credentials that raise marks and evict; "" means Upstream
+	Admin              string        // address of the admin listener; "" means none
+	Mode               Mode
+	Fences             []Fence
+	Hold               Hold
+	BareToken          string // fence that a bare token (34, no name) is meant for; "" means the only fence, if there is one
+	Opaque             Opaque
+	OpaqueCall         OpaqueCall
+	Tokenless          Tokenless
+	Catalog            Catalog       // whether databases are looked at for what else writes a fence
+	CatalogInterval    time.Duration // between two looks when nobody tells of a change
+	CatalogConnections int           // that are kept to databases for that
+	FunctionCalls      []string      // functions that clients may call outside of SQL: oids, or LargeObjects
+	TakeoverGrace      time.Duration // from the first request for a raise until backends in its way are ended
+	AnnounceRoles      []string      // roles whose sessions may announce a token; empty means all
+	AnnounceMaxJump    int64         // largest distance between a mark and the token announced next
+	AllowRoleToken     bool          // accept fence.token from ALTER ROLE/DATABASE ... SET
+	HarmlessFunctions  []string      // functions of the application that do not write: name or schema.name
+	Limits             Limits
+	Replication        Replication
+	LogLevel           LogLevel
+	LogFormat          LogFormat
+	ListenReuseport    bool          // several processes may listen on the same addresses
+	DrainDelay         time.Duration // from the first signal, while /readyz says no already, until listeners close
+	DrainTimeout       time.Duration // from then until sessions that are still open are closed; also after a reload
+	Decisions          Decisions     // which verdicts are logged one by one
+	DecisionFile       string        // "" is standard error
+	DecisionRate       int           // lines a second at most; 0: no limit
 }
 
 // Listener is one address that clients connect to: host:port, or the path of a Unix socket.
@@ -112,20 +113,21 @@ func (c *Config) BareFence() string {
 // Default is the configuration with nothing set.
 func Default() *Config {
 	return &Config{
-		Listen:          []Listener{{Address: "127.0.0.1:6432"}},
-		TLS:             TLS{Mode: TLSDisable, ClientCert: ClientCertNone},
-		Auth:            AuthRelay,
-		AuthCache:       10 * time.Second,
-		Mode:            ModeEnforce,
-		Hold:            Hold{WhenNotHeld: HoldWait, Wait: 60 * time.Second},
-		Opaque:          OpaqueAllow,
-		OpaqueCall:      OpaqueCallGuard,
-		Tokenless:       TokenlessReadWrite,
-		Catalog:         CatalogOn,
-		CatalogInterval: 10 * time.Second,
-		FunctionCalls:   []string{LargeObjects},
-		TakeoverGrace:   10 * time.Second,
-		AnnounceMaxJump: 1_000_000_000,
+		Listen:             []Listener{{Address: "127.0.0.1:6432"}},
+		TLS:                TLS{Mode: TLSDisable, ClientCert: ClientCertNone},
+		Auth:               AuthRelay,
+		AuthCache:          10 * time.Second,
+		Mode:               ModeEnforce,
+		Hold:               Hold{WhenNotHeld: HoldWait, Wait: 60 * time.Second},
+		Opaque:             OpaqueAllow,
+		OpaqueCall:         OpaqueCallGuard,
+		Tokenless:          TokenlessReadWrite,
+		Catalog:            CatalogOn,
+		CatalogInterval:    10 * time.Second,
+		CatalogConnections: 100,
+		FunctionCalls:      []string{LargeObjects},
+		TakeoverGrace:      10 * time.Second,
+		AnnounceMaxJump:    1_000_000_000,
 		Limits: Limits{
 			MaxConnections:    1000,
 			LoginTimeout:      60 * time.Second,

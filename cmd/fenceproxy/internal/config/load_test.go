@@ -236,6 +236,7 @@ opaque_call: guard
 tokenless: readwrite
 catalog: "on"
 catalog_interval: 10s
+catalog_connections: 100
 function_calls:
   - large_objects
 takeover:

@@ -73,6 +73,7 @@ func document(c *Config) []line {
 		{key: "tokenless", value: string(c.Tokenless)},
 		{key: "catalog", value: string(c.Catalog)},
 		{key: "catalog_interval", value: shortDuration(c.CatalogInterval)},
+		{key: "catalog_connections", value: strconv.Itoa(c.CatalogConnections)},
 		{key: "function_calls", list: true, empty: true, items: texts(c.FunctionCalls)},
 		{key: "takeover.grace", value: shortDuration(c.TakeoverGrace)},
 		{key: "announce.roles", list: true, items: texts(c.AnnounceRoles)},

@@ -97,6 +97,8 @@ var settings = []setting{
 		set: func(c *Config, v string) error {
 			return setDuration(&c.CatalogInterval, v, 100*time.Millisecond, time.Hour)
 		}},
+	{key: "catalog_connections", flag: "catalog-connections", kind: kindInteger, usage: "databases to which a connection is kept for that",
+		set: func(c *Config, v string) error { return setInteger(&c.CatalogConnections, v, 1, 10_000) }},
 	{key: "function_calls", kind: kindFunctions, usage: "functions that may be called outside of SQL: large_objects, or oids",
 		set:   addFunctionCall,
 		reset: func(c *Config) { c.FunctionCalls = nil }},

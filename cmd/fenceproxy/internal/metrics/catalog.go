@@ -9,7 +9,10 @@ import (
 // CatalogFailed counts a look into a database's catalog that failed.
 func (m *Metrics) CatalogFailed() { m.catalogErrors.Inc() }
 
-// RegisterCatalogs exposes the databases that are watched: as many as have sessions, and not more than a Watcher takes.
+// maxCatalogs bounds the databases that have series of their own.
+const maxCatalogs = 100
+
+// RegisterCatalogs exposes the databases that are watched, which are those that have sessions, in the order of read.
 func (m *Metrics) RegisterCatalogs(read func() []*catalog.Watched) {
 	desc := func(name, help string, labels ...string) *prometheus.Desc {
 		return prometheus.NewDesc(namespace+"_"+name, help, append([]string{"database"}, labels...), nil)
@@ -36,7 +39,8 @@ func (c *catalogs) Collect(ch chan<- prometheus.Metric) {
 	send := func(d *prometheus.Desc, v float64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
 	}
-	for _, d := range c.read() {
+	list := c.read()
+	for _, d := range list[:min(len(list), maxCatalogs)] {
 		s := d.Snapshot()
 		if s == nil {
 			send(c.generation, 0, d.Name())
