@@ -196,7 +196,7 @@ func TestRowTokensOfNames(t *testing.T) {
 		holder := p.Connect(t, db, user, fmt.Sprintf("jobs/1=%d", token))
 		merge := "MERGE INTO work w USING src s ON w.id = s.id WHEN MATCHED THEN UPDATE SET state = 'm' WHEN NOT MATCHED THEN INSERT (id, state) VALUES (s.id, 'm')"
 		if !inGrammarOf(c.Major, merge) {
-			merge = "UPDATE work SET state = 'm' WHERE id = 1; INSERT INTO work (id, state) VALUES (9, 'm')"
+			merge = "WITH u AS (UPDATE work SET state = 'm' WHERE id = 1) INSERT INTO work (id, state) VALUES (9, 'm')"
 		}
 		must(t, holder, merge)
 		if s := rowState(t, direct); s != fmt.Sprintf("1m%d 2old0 9m%d", token, token) {

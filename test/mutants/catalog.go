@@ -219,6 +219,13 @@ var catalogMutants = []mutant{
 		pkg:  "cmd/fenceproxy", tests: "TestCatalogIsNotReadBySessions",
 	},
 	{
+		name: "a syntax error behind a guard is the client's",
+		file: "wire/relay/failure.go",
+		old:  "	_, ok = rewrite.Original(shifts, position)\n	return ok\n",
+		new:  "	return false\n",
+		pkg:  "wire/relay", tests: "TestSyntaxErrorBehindAGuard",
+	},
+	{
 		name: "raises leave a database that is to be dropped",
 		file: "tokens/control.go",
 		old:  "name != c.base.Database {",
