@@ -222,7 +222,7 @@ var catalogMutants = []mutant{
 		name: "a syntax error behind a guard is the client's",
 		file: "wire/relay/failure.go",
 		old:  "	_, ok = rewrite.Original(shifts, position)\n	return ok\n",
-		new:  "	return false\n",
+		new:  "	_, ok = rewrite.Original(shifts, position)\n	return false\n",
 		pkg:  "wire/relay", tests: "TestSyntaxErrorBehindAGuard",
 	},
 	{
