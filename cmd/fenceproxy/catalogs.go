@@ -292,7 +292,7 @@ func (c *tableColumns) Table(schema, name string) (t rewrite.Table, ok bool) {
 	}
 	for _, column := range list {
 		t.Columns = append(t.Columns, column.Name)
-		t.Types = append(t.Types, column.Base)
+		t.Types = append(t.Types, column.Type) // with its modifiers, which round and cut
 		t.StampedByDefault = t.StampedByDefault || column.Stamped
 	}
 	return t, true

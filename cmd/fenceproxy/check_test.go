@@ -130,3 +130,23 @@ database DB: fits
 		}
 	}
 }
+
+// Under on_stale: rewrite the trigger of row tokens is all that a table has: with it a child is fenced as its parent is.
+func TestCheckOfChildrenUnderRewrite(t *testing.T) {
+	c, db, dsn := installed(t)
+	c.Exec(t, db, `CREATE TABLE jobs (id int, tok bigint NOT NULL DEFAULT 0); CREATE TABLE child () INHERITS (jobs)`)
+	file := write(t, "f.yaml", "upstream: "+c.DSN("x", "postgres")+"\nfences:\n- name: jobs/*\n  tables: [jobs]\n  row_token: tok\n  on_stale: rewrite\n")
+	if o := fenceproxy(t, "check", file, "--dsn", dsn); o.code != exitRefused || !strings.Contains(o.out, "problem: fence jobs/*: 1 partition or child table is not named") {
+		t.Errorf("without triggers: %+v", o)
+	}
+	if o := fenceproxy(t, "init", "--dsn", dsn, "--triggers", "--config", file); o.code != exitOK {
+		t.Fatalf("%+v", o)
+	}
+	if o := fenceproxy(t, "check", file, "--dsn", dsn); o.code != exitOK || !strings.Contains(o.out, "note: fence jobs/*: 1 partition or child table is not named, writes by their own name are fenced by triggers") {
+		t.Errorf("%+v", o)
+	}
+	c.Exec(t, db, "ALTER TABLE child DISABLE TRIGGER fence_row_token")
+	if o := fenceproxy(t, "check", file, "--dsn", dsn); o.code != exitRefused || !strings.Contains(o.out, "problem: fence jobs/*: 1 partition or child table is not named") {
+		t.Errorf("disabled: %+v", o)
+	}
+}

@@ -3,12 +3,16 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/fenceproxy/fenceproxy/test/pgtest"
 	"github.com/fenceproxy/fenceproxy/test/proxytest"
 )
 
@@ -185,5 +189,35 @@ func TestI5ColumnsWhileOthersChangeThem(t *testing.T) {
 		migration.Close(context.Background())
 		eventually(t, "nobody changes them", func() bool { return run(holder, insert) == "" })
 		rightRows(t, direct, mode, token)
+	}
+}
+
+// I1: a new row's fence is that of what is stored: a column with a modifier rounds, cuts and pads.
+func TestI1ScopeOfAColumnWithAModifier(t *testing.T) {
+	for _, k := range []struct{ typ, value, is, not string }{
+		{"numeric(10,0)", "1.4", "1", "1.4"},
+		{"numeric(10,2)", "1", "1.00", "1"},
+		{"character(4)", "'ab'", "ab", "a"},
+		{"varchar(4)", "'ab'", "ab", "a"},
+	} {
+		c := pgtest.Shared(t)
+		db := fenced(t, c)
+		c.Exec(t, db, strings.Replace(rowSchema, "work (id int", "work (id "+k.typ, 1))
+		file := filepath.Join(t.TempDir(), "fenceproxy.yaml")
+		if err := os.WriteFile(file, []byte("fences:\n  - name: jobs/*\n    tables: [work]\n    row_token: tok\n    scope: jobs/{id}\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		p := proxytest.Start(t, c.DSN(db, "postgres"), "--config", file)
+		for name, sqlstate := range map[string]string{k.is: "", k.not: "ZF002"} {
+			conn := p.Connect(t, db, user, fmt.Sprintf("jobs/%s=%d", name, nextToken()))
+			want(t, conn, "INSERT INTO work (id) VALUES ("+k.value+")", sqlstate)
+			if sqlstate == "" {
+				want(t, conn, "DELETE FROM work", "") // the row is the session's
+			}
+			_, err := conn.PgConn().ExecParams(context.Background(), "INSERT INTO work (id) VALUES ($1)", [][]byte{[]byte(strings.Trim(k.value, "'"))}, nil, nil, nil).Close()
+			if got := code(err); got != sqlstate {
+				t.Errorf("%s, $1 = %s, token jobs/%s: %q, want %q", k.typ, k.value, name, got, sqlstate)
+			}
+		}
 	}
 }

@@ -149,6 +149,13 @@ var catalogMutants = []mutant{
 		pkg:  e2e, tests: "TestI5ColumnsWhileOthersChangeThem",
 	},
 	{
+		name: "catalog: a new row's fence is that of what the column stores",
+		file: "cmd/fenceproxy/catalogs.go",
+		old:  "append(t.Types, column.Type)",
+		new:  "append(t.Types, column.Base)",
+		pkg:  e2e, tests: "TestI1ScopeOfAColumnWithAModifier",
+	},
+	{
 		name: "catalog: a change is found while its session goes on working",
 		file: "tokens/catalog/look.go",
 		old:  "			if now != before {\n",

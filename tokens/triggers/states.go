@@ -47,7 +47,8 @@ func judge(t *found, f form, r catalog.Relation, version int, args []string) Sta
 	return Present
 }
 
-// Guarded tells which fences' statement triggers fire on which tables, by the table's OID, configured or not.
+// Guarded tells which fences' triggers fire on which tables, by the table's OID, configured or not: the statement trigger, or
+// the one of row tokens where that is all that a fence has (on_stale: rewrite).
 func Guarded(ctx context.Context, q catalog.Querier) (map[uint32][]string, error) {
 	all, err := read(ctx, q)
 	if err != nil {
@@ -57,8 +58,14 @@ func Guarded(ctx context.Context, q catalog.Querier) (map[uint32][]string, error
 	guarded := map[uint32][]string{}
 	for table, list := range all {
 		for _, t := range list {
-			if t.function == statement.function && !t.narrowed && t.kind&writes == writes && (t.enabled == "O" || t.enabled == "A") && len(t.args) > 1 {
+			if t.narrowed || t.kind&writes != writes || t.enabled != "O" && t.enabled != "A" || len(t.args) < 2 {
+				continue
+			}
+			switch {
+			case t.function == statement.function:
 				guarded[table] = append(guarded[table], t.args[1:]...)
+			case t.name == rowTokenName && t.function != "" && t.kind&typeRow != 0 && len(t.args) == 3 && t.args[2] == "rewrite":
+				guarded[table] = append(guarded[table], t.args[1])
 			}
 		}
 	}
