@@ -48,7 +48,7 @@ func startCatalog(t testing.TB, flags ...string) (c *pgtest.Cluster, db string, 
 	return c, db, proxytest.Start(t, c.DSN(db, "postgres"), append([]string{"--fence", "acct=acct,parts"}, flags...)...)
 }
 
-// lookAfter returns a function that waits until the catalog of the database was read after now.
+// lookAfter returns a function that waits until the catalog of the database was read after now: its last query commits.
 func lookAfter(t testing.TB, direct *pgx.Conn) (wait func()) {
 	t.Helper()
 	now := number(t, direct, "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::int8")
@@ -56,7 +56,7 @@ func lookAfter(t testing.TB, direct *pgx.Conn) (wait func()) {
 		t.Helper()
 		eventually(t, "a look", func() bool {
 			return number(t, direct, `SELECT count(*) FROM pg_stat_activity WHERE application_name = 'fenceproxy catalog' AND datname = current_database()
-				AND state = 'idle' AND (extract(epoch FROM state_change) * 1000000)::int8 > $1`, now) > 0
+				AND state = 'idle' AND query = 'commit' AND (extract(epoch FROM state_change) * 1000000)::int8 > $1`, now) > 0
 		})
 	}
 }
