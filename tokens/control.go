@@ -56,8 +56,9 @@ type Control struct {
 	cancel context.CancelFunc
 	work   sync.WaitGroup
 
-	mu  sync.Mutex
-	dbs map[string]*database
+	mu    sync.Mutex
+	dbs   map[string]*database
+	swept int // how many were left when those that nobody uses were taken out
 }
 
 // NewControl checks the configuration; it connects when it is first needed.
@@ -145,6 +146,9 @@ func (c *Control) database(name string) *database {
 	defer c.mu.Unlock()
 	d := c.dbs[name]
 	if d == nil {
+		if len(c.dbs) > 2*c.swept+minSwept {
+			c.sweep()
+		}
 		d = &database{control: c, name: name, flights: make(map[target]*flight), acknowledged: make(map[string]acknowledgement)}
 		d.conns.config = c.base.Copy()
 		d.conns.config.Database = name
@@ -153,7 +157,21 @@ func (c *Control) database(name string) *database {
 		}
 		c.dbs[name] = d
 	}
+	d.used = time.Now()
 	return d
+}
+
+// unusedFor is longer than anybody holds a database who has no raise under way there.
+const unusedFor = 10 * time.Minute
+
+// sweep forgets databases that may have been dropped long ago; under mu.
+func (c *Control) sweep() {
+	for name, d := range c.dbs {
+		if time.Since(d.used) > unusedFor && d.unused() {
+			delete(c.dbs, name)
+		}
+	}
+	c.swept = len(c.dbs)
 }
 
 type noEvents struct{}

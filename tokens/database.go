@@ -17,6 +17,7 @@ type database struct {
 	control *Control
 	name    string
 	conns   pool
+	used    time.Time // under Control.mu
 
 	mu           sync.Mutex
 	flights      map[target]*flight
@@ -28,6 +29,15 @@ type acknowledgement struct {
 	mark     Mark
 	systemID string
 	at       time.Time
+}
+
+// unused reports whether no raise is under way, and no connection open.
+func (d *database) unused() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.conns.mu.Lock()
+	defer d.conns.mu.Unlock()
+	return len(d.flights) == 0 && len(d.conns.idle) == 0
 }
 
 // remembered: the database has acknowledged this very token just now. That saves a round trip; it admits no write.

@@ -60,8 +60,8 @@ func (p *proxy) checkDescriptors() {
 	if syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit) != nil {
 		return
 	}
-	const others = 100 // listeners, control connections, connections that are no session yet
-	if need := uint64(2*p.config.Limits.MaxConnections + others); limit.Cur < need {
+	const others = 100 // listeners, connections for raises, connections that are no session yet
+	if need := uint64(2*p.config.Limits.MaxConnections + p.config.CatalogConnections + others); limit.Cur < need {
 		p.log.Warn("the limit of open files is too low for limits.max_connections", zap.Uint64("limit", limit.Cur), zap.Uint64("needed", need))
 	}
 }

@@ -82,6 +82,7 @@ func TestI1ManyDatabases(t *testing.T) {
 	must(t, watch, "SELECT 1")
 	aside := c.Connect(t, base, user)
 	goroutines, heap := p.Metric(t, "go_goroutines"), p.Metric(t, "go_memstats_heap_inuse_bytes")
+	plans := p.Metric(t, "fenceproxy_plan_cache_bytes")
 	mostConnections := atomic.Int64{}
 	ofProxy := func(application string) int64 {
 		return number(t, direct, "SELECT count(*) FROM pg_stat_activity WHERE application_name = $1 AND datname LIKE 'tenant%'", application)
@@ -121,8 +122,8 @@ func TestI1ManyDatabases(t *testing.T) {
 	if t.Failed() {
 		return
 	}
-	if got := p.Metric(t, "fenceproxy_plan_cache_bytes"); got <= 0 {
-		t.Errorf("plans: %v bytes", got)
+	if got := p.Metric(t, "fenceproxy_plan_cache_bytes"); got <= plans {
+		t.Errorf("plans: %v bytes, were %v", got, plans)
 	}
 
 	// DDL past the proxy in every database
@@ -158,6 +159,7 @@ func TestI1ManyDatabases(t *testing.T) {
 		}
 		open[i] = sessions{}
 	}
+	const renamed = "tenant_of_old"
 	eachDatabase(dbs, func(i int, db string) { // PostgreSQL waits 5 s for others to leave
 		conn, err := pgx.Connect(context.Background(), c.DSN("postgres", "postgres"))
 		if err != nil {
@@ -165,13 +167,20 @@ func TestI1ManyDatabases(t *testing.T) {
 			return
 		}
 		defer conn.Close(context.Background())
-		if got := run(conn, "DROP DATABASE "+db); got != "" {
-			t.Errorf("DROP DATABASE: %q: %s", got, db)
+		sql := "DROP DATABASE " + db
+		if i == 1 {
+			sql = "ALTER DATABASE " + db + " RENAME TO " + renamed
+		}
+		if got := run(conn, sql); got != "" {
+			t.Errorf("%s: %s", sql, got)
 		}
 	})
 	if t.Failed() {
 		return
 	}
+	eventually(t, "no connection is left", func() bool { return ofProxy("fenceproxy catalog")+ofProxy("fenceproxy control") == 0 })
+	eventually(t, "goroutines end", func() bool { return p.Metric(t, "go_goroutines") <= goroutines+10 })
+	eventually(t, "plans are given back", func() bool { return p.Metric(t, "fenceproxy_plan_cache_bytes") <= plans })
 	// Databases of the same names, where other things lead to the fence.
 	c.Exec(t, template, "ALTER TABLE parts_1 RENAME TO elsewhere; CREATE TABLE parts_1 (id int, bal int); ALTER TABLE parts_1 OWNER TO teller")
 	must(t, direct, "CREATE DATABASE "+dbs[0]+" TEMPLATE "+template)
@@ -180,11 +189,13 @@ func TestI1ManyDatabases(t *testing.T) {
 	for _, sql := range []string{"UPDATE elsewhere SET bal = 1", "UPDATE seen SET bal = 1"} {
 		want(t, again, sql, "ZF002")
 	}
+	moved := p.Connect(t, renamed, user, "")
+	for _, sql := range []string{"UPDATE parts_1 SET bal = 1", "UPDATE later SET bal = 1"} {
+		want(t, moved, sql, "ZF002")
+	}
+	moved.Close(context.Background())
 	low := p.Connect(t, dbs[0], user, "1") // no mark was ever raised here
 	must(t, low, "UPDATE acct SET bal = bal + 1")
 	low.Close(context.Background())
 	again.Close(context.Background())
-
-	eventually(t, "goroutines end", func() bool { return p.Metric(t, "go_goroutines") <= goroutines+10 })
-	eventually(t, "no connection is left", func() bool { return ofProxy("fenceproxy catalog")+ofProxy("fenceproxy control") == 0 })
 }

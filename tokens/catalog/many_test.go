@@ -70,7 +70,7 @@ func TestWatcherSharesConnections(t *testing.T) {
 	for i := range dbs {
 		eventually(t, fmt.Sprintf("database %d has a connection of its own: %v", i, i < 2), func() bool {
 			if i < 2 {
-				return connected(i, "1 s")
+				return connected(i, "300 ms")
 			}
 			return !connected(i, "0")
 		})
