@@ -156,6 +156,13 @@ var catalogMutants = []mutant{
 		pkg:  e2e, tests: "TestI1ScopeOfAColumnWithAModifier",
 	},
 	{
+		name: "catalog: a look at DDL that comes soon after other DDL begins at once",
+		file: "tokens/catalog/pace.go",
+		old:  "		p.saved = maxSaved\n",
+		new:  "		p.saved = 0\n",
+		pkg:  "tokens/catalog", tests: "TestPaceOfLooks",
+	},
+	{
 		name: "catalog: a change is found while its session goes on working",
 		file: "tokens/catalog/look.go",
 		old:  "			if now != before {\n",

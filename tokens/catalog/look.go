@@ -176,6 +176,7 @@ func (d *Watched) stay() (worked bool, err error) {
 	}
 	defer d.disconnect(conn)
 	listening := false
+	var pace pace
 	for {
 		err := d.listen(conn, &listening)
 		begin := time.Now()
@@ -191,14 +192,14 @@ func (d *Watched) stay() (worked bool, err error) {
 			return worked, err
 		}
 		worked = true
-		rest := begin.Add(min(10*time.Since(begin), time.Second)) // much DDL shall not keep the server busy with this
+		pace.looked(begin, time.Now())
 		for skipped := 0; skipped < 9; skipped++ {
 			told, err := d.wait(conn)
 			if err != nil {
 				return true, err
 			}
 			if told {
-				d.sleep(time.Until(rest))
+				d.sleep(pace.wait(time.Now()))
 				break
 			}
 			if err := d.listen(conn, &listening); err != nil {
