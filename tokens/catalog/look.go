@@ -151,9 +151,9 @@ func (d *Watched) visit() (took time.Duration, err error) {
 	return time.Since(begin), nil
 }
 
-// turn waits until few others look. It does not wait long: their looks may be waiting for locks.
+// turn waits until few others look. It does not wait for ever: somebody may have locked the catalog that they read.
 func (d *Watched) turn() (over func()) {
-	late := time.NewTimer(500 * time.Millisecond)
+	late := time.NewTimer(d.watcher.answer)
 	defer late.Stop()
 	select {
 	case d.watcher.looking <- struct{}{}:
