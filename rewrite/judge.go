@@ -119,6 +119,7 @@ func (j *judge) query(n *pg.Node) bool {
 	case *pg.Node_TruncateStmt:
 		j.st.Verb = "TRUNCATE"
 		j.touch(x.TruncateStmt)
+		j.truncateRows(x.TruncateStmt)
 		if x.TruncateStmt.Behavior == pg.DropBehavior_DROP_CASCADE { // and whatever refers to these: any fence, with or without a token
 			j.effect(EffectOpaque)
 			j.fence(j.a.All())

@@ -62,6 +62,8 @@ type Refusal struct {
 	Code    string // five characters, e.g. "ZF004"
 	Message string
 	Hint    string
+	// Passing: it may be gone a moment later. What is prepared must not keep it.
+	Passing bool
 }
 
 // Statement is one statement of a text. It holds no text of its own except names, and no byte offsets: a Plan is

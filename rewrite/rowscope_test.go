@@ -55,6 +55,8 @@ func TestScopeTellsWhoseARowIs(t *testing.T) {
 		{"INSERT INTO t (id, tok) VALUES (1, 9)", "refused", "refused", ""},
 		{"INSERT INTO ident DEFAULT VALUES", "refused", "refused", ""},
 		{"COPY t FROM STDIN", "refused", "refused", ""},
+		{"TRUNCATE t", "refused", "refused", ""},
+		{"TRUNCATE src, ONLY t RESTART IDENTITY", "refused", "refused", ""},
 		{"MERGE INTO t USING src ON t.id = src.id - 4 AND src.id < 8 WHEN MATCHED AND t.id < 3 THEN UPDATE SET a = 79", "MERGE 2", "MERGE 2", "1:79:5 2:79:6 3:30:0"},
 		{"MERGE INTO t USING src ON t.id = src.id - 4 AND src.id < 8 WHEN MATCHED THEN DELETE", "ZF002", "MERGE 2", "3:30:0"},
 	} {

@@ -86,6 +86,30 @@ func cannotStamp(what, hint string) *Refusal {
 	return &Refusal{Code: "ZF004", Message: what + " cannot be given row tokens", Hint: hint}
 }
 
+// truncateRows: rows that nothing names are those of every fence of a scope.
+func (j *judge) truncateRows(x *pg.TruncateStmt) {
+	if j.a.rows == nil {
+		return
+	}
+	for _, r := range x.Relations {
+		n := tableName{r.GetRangeVar().GetSchemaname(), r.GetRangeVar().GetRelname()}
+		used := usedTable{tableName: n, rows: true}
+		if f, _ := j.a.rows.find(n, &j.asked); f != nil {
+			used.row = f.index + 1
+			if f.scope != nil {
+				j.refuseRow(allRows)
+			}
+		}
+		j.uses().table(used)
+	}
+}
+
+var allRows = &Refusal{
+	Code:    "ZF004",
+	Message: "TRUNCATE writes the rows of every fence of the table's scope",
+	Hint:    "DELETE the rows that the session's tokens are for.",
+}
+
 // copyRows judges COPY ... FROM: nothing can be spliced into its data, so the stamp must be in it or be the default.
 func (j *judge) copyRows(x *pg.CopyStmt) {
 	f := j.rowFence(x.Relation)

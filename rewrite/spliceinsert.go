@@ -158,7 +158,10 @@ func (s *splicer) columns(in insertion, rv *pg.RangeVar, f *rowFence) ([]string,
 		t, known = c.Table(rv.Schemaname, rv.Relname)
 	}
 	s.asked = append(s.asked, taken{schema: rv.Schemaname, name: rv.Relname, known: known, columns: slices.Clone(t.Columns[:min(width, len(t.Columns))])})
-	if !known || len(t.Columns) == 0 {
+	switch {
+	case known && len(t.Columns) == 0:
+		return nil, columnsInDoubt
+	case !known:
 		return nil, cannotStamp("INSERT without a list of columns into a table that fenceproxy does not know",
 			"Name the columns: INSERT INTO table (a, b) VALUES ...")
 	}
@@ -178,6 +181,10 @@ func (f *rowFence) stampedByHand() *Refusal {
 	}
 	return nil
 }
+
+var columnsInDoubt = &Refusal{Code: "ZF004", Passing: true,
+	Message: "the columns of the table cannot be told now: DDL may be changing them",
+	Hint:    "Name the columns, INSERT INTO table (a, b) ..., or try again."}
 
 func unscoped(f *rowFence) *Refusal {
 	return &Refusal{Code: "ZF004", Message: "the fence of a new row cannot be told from this INSERT",

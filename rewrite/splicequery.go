@@ -60,7 +60,7 @@ func (s *splicer) row(i int, scoped *scopeColumn, f *rowFence) *Refusal {
 	if scoped != nil {
 		from, to := s.plain(s.element(i+1, int(s.match[i]), scoped.index), int(s.match[i]), scoped)
 		if from < 0 || !s.is(to, ',') && !s.is(to, ')') {
-			return unscoped(f)
+			return scoped.refusal(f)
 		}
 		e.text, e.tail = scoped.text, scoped.tail
 		e.from, e.to, e.element = int32(from), int32(to), int32(scoped.index)
@@ -107,7 +107,7 @@ func (s *splicer) target(i, end int, scoped *scopeColumn, f *rowFence) *Refusal 
 		behind = s.afterName(behind)
 	}
 	if from < 0 || behind <= last && !s.is(behind, ',') {
-		return unscoped(f)
+		return scoped.refusal(f)
 	}
 	s.edits = append(s.edits, edit{token: int32(last), after: true, text: scoped.text, from: int32(from), to: int32(to), tail: scoped.tail})
 	return nil
@@ -117,6 +117,7 @@ func (s *splicer) target(i, end int, scoped *scopeColumn, f *rowFence) *Refusal 
 type scopeColumn struct {
 	index      int    // among the columns
 	typ        string // as SQL writes it, "" if not known
+	inDoubt    bool   // it is not known now
 	text, tail string // what stands around the copy of the value
 }
 
@@ -126,7 +127,7 @@ func (s *splicer) scopeColumn(names []string, rv *pg.RangeVar, f *rowFence) *sco
 	c := &scopeColumn{index: slices.IndexFunc(names, func(n string) bool { return sameName(n, f.scope.column) }), text: ", fence.row_new(fence.row_scope(" + f.scope.literal + ", "}
 	if k := s.a.rows.catalog; k != nil {
 		t, ok := k.Table(rv.Schemaname, rv.Relname)
-		c.typ = t.typeOf(f.scope.column)
+		c.typ, c.inDoubt = t.typeOf(f.scope.column), ok && len(t.Columns) == 0
 		s.asked = append(s.asked, taken{schema: rv.Schemaname, name: rv.Relname, known: ok, typed: f.scope.column, typ: c.typ})
 	}
 	if c.typ != "" {
@@ -134,6 +135,13 @@ func (s *splicer) scopeColumn(names []string, rv *pg.RangeVar, f *rowFence) *sco
 	}
 	c.tail += "::pg_catalog.text))"
 	return c
+}
+
+func (c *scopeColumn) refusal(f *rowFence) *Refusal {
+	if c.inDoubt {
+		return columnsInDoubt
+	}
+	return unscoped(f)
 }
 
 // scopedStamp is the stamp as a tree.

@@ -163,6 +163,20 @@ var catalogMutants = []mutant{
 		pkg:  "tokens/catalog", tests: "TestPaceOfLooks",
 	},
 	{
+		name: "catalog: what is refused for a time is not prepared without its stamps",
+		file: "wire/relay/refuse.go",
+		old:  "r != nil && r.Passing {",
+		new:  "r != nil && r.Passing && false {",
+		pkg:  e2e, tests: "TestI5ColumnsWhileOthersChangeThem",
+	},
+	{
+		name: "scope: TRUNCATE is refused",
+		file: "rewrite/rowwrite.go",
+		old:  "				j.refuseRow(allRows)\n",
+		new:  "				_ = allRows\n",
+		pkg:  "rewrite", tests: "TestScopeTellsWhoseARowIs",
+	},
+	{
 		name: "catalog: a change is found while its session goes on working",
 		file: "tokens/catalog/look.go",
 		old:  "			if now != before {\n",

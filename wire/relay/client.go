@@ -208,6 +208,11 @@ func (e *Engine) clientParse(body []byte) bool {
 	if e.mustAsk(plan) {
 		return true
 	}
+	if r := e.passingRefusal(plan); r != nil {
+		e.about = shapeOf(plan)
+		e.poisonExtended(*r)
+		return true
+	}
 	v := verdict{plan: plan}
 	if e.splices(plan) {
 		if r := e.foreignSplice(plan); r != nil {

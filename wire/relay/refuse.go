@@ -224,6 +224,20 @@ func (e *Engine) refusalOfPlan(p *rewrite.Plan) *refusal {
 	return nil
 }
 
+// passingRefusal: who prepares a text that is refused only now is told at once. It would be parsed without its stamps, and a
+// driver that keeps it would be refused for ever.
+func (e *Engine) passingRefusal(p *rewrite.Plan) *refusal {
+	if !e.enforcing() {
+		return nil
+	}
+	for i := range p.Statements {
+		if r := p.Statements[i].Refuse; r != nil && r.Passing {
+			return e.refusalOf(&p.Statements[i])
+		}
+	}
+	return nil
+}
+
 // refusalOfColumns: what a text has of the catalog may be no more.
 func (e *Engine) refusalOfColumns(p *rewrite.Plan) *refusal {
 	switch {
