@@ -42,7 +42,7 @@ type rowFence struct {
 	index   int
 	column  string // as the parser delivers it
 	rewrite bool
-	args    string // of fence.row_token and fence.row_fits: the name, and whether a token without one is for the fence
+	args    string // of fence.row_token and the like: the name, and whether a token without one is for the fence
 	perRow  bool   // the statement calls for each row what it could call once
 	each    string // the session's token, evaluated wherever it stands
 	once    string // the same, evaluated once per statement
@@ -123,46 +123,63 @@ func quoteName(s string) string { return `"` + strings.ReplaceAll(s, `"`, `""`) 
 // The expressions below are what is spliced. row is how the statement names the row that it writes. Everything in them
 // is qualified: search_path must not choose a function or an operator.
 
-func (f *rowFence) col(row string) string { return row + "." + quoteName(f.column) }
+// An empty row is one that the statement need not name: it has no other table.
 
-// name is the fence of a row.
-func (f *rowFence) name(row string) string {
-	if f.scope == nil {
-		return f.literal
+func (f *rowFence) col(row string) string { return column(row, f.column) }
+
+func column(row, name string) string {
+	if row != "" {
+		row += "."
 	}
-	return "fence.row_scope(" + f.scope.literal + ", " + row + "." + quoteName(f.scope.column) + "::pg_catalog.text)"
+	return row + quoteName(name)
 }
 
-// token is the session's token for a row.
-func (f *rowFence) token(row string) string {
-	switch {
-	case f.scope != nil:
-		return "fence.row_scoped(" + f.name(row) + ")"
-	case f.perRow:
-		return f.each
-	}
-	return f.once
+// scoped is what a function of a scope gets: the template and the row's part of it.
+func (f *rowFence) scoped(row string) string {
+	return f.scope.literal + ", " + column(row, f.scope.column) + "::pg_catalog.text)"
 }
 
-// stamp is the new value of the column of a row that was there before: checked, if stale rows are to be rejected.
+// stamp is the new value of the column of a row that was there before: checked, if stale rows are to be rejected; else it
+// stands behind filter.
 func (f *rowFence) stamp(row string) string {
-	if f.rewrite {
-		return f.token(row)
+	switch {
+	case f.rewrite && f.scope != nil:
+		return "fence.row_scope_fitting(" + f.scoped(row)
+	case f.rewrite && f.perRow:
+		return "fence.row_fitting(" + f.args + ")"
+	case f.rewrite:
+		return f.once
+	case f.scope != nil || f.perRow:
+		return f.claim(row)
 	}
-	return "fence.row_stamp(" + f.col(row) + ", " + f.token(row) + ", " + f.name(row) + ")"
+	return "fence.row_stamp(" + f.col(row) + ", " + f.once + ", " + f.literal + ")"
+}
+
+// claim reads the token for each row.
+func (f *rowFence) claim(row string) string {
+	if f.scope != nil {
+		return "fence.row_scope_claim(" + f.col(row) + ", " + f.scoped(row)
+	}
+	return "fence.row_claim(" + f.col(row) + ", " + f.args + ")"
 }
 
 // check is a condition that raises ZF001 for a stale row and is true for any other.
 func (f *rowFence) check(row string) string {
-	return "fence.row_check(" + f.col(row) + ", " + f.token(row) + ", " + f.name(row) + ")"
+	if f.scope != nil || f.perRow {
+		return f.claim(row) + " IS NOT NULL"
+	}
+	return "fence.row_check(" + f.col(row) + ", " + f.once + ", " + f.literal + ")"
 }
 
 // filter is a condition that is not true for a stale row. NULL stands for a row that was never stamped.
 func (f *rowFence) filter(row string) string {
-	if f.perRow && f.scope == nil {
+	switch {
+	case f.scope != nil:
+		return "fence.row_scope_fits(" + f.col(row) + ", " + f.scoped(row)
+	case f.perRow:
 		return "fence.row_fits(" + f.col(row) + ", " + f.args + ")"
 	}
-	return "COALESCE(" + f.col(row) + ", 0) OPERATOR(pg_catalog.<=) " + f.token(row)
+	return "COALESCE(" + f.col(row) + ", 0) OPERATOR(pg_catalog.<=) " + f.once
 }
 
 // rowFences finds the row tokens of a table.

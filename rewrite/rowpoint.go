@@ -6,16 +6,16 @@ import (
 	pg "github.com/pganalyze/pg_query_go/v6"
 )
 
-// forFew returns the fence for a statement with this WHERE, on its table alone. What looks for rows by the value of a
-// column finds few of them, and calls for each cost less than the planning of subselects that call once: some 10 us
-// each (subselect.c SS_process_sublinks, and a plan of its own).
-func (f *rowFence) forFew(where *pg.Node, others []*pg.Node) *rowFence {
+// forFew returns the fence for a statement with this WHERE, on its table alone, and how its row is named there. What looks
+// for rows by the value of a column finds few of them, and calls for each cost less than the planning of subselects that
+// call once: some 10 us each (subselect.c SS_process_sublinks, and a plan of its own).
+func (f *rowFence) forFew(rv *pg.RangeVar, where *pg.Node, others []*pg.Node) (few *rowFence, row string) {
 	if len(others) > 0 || !pinned(where) {
-		return f
+		return f, rowOf(rv)
 	}
-	few := *f
-	few.perRow = true
-	return &few
+	c := *f
+	c.perRow = true
+	return &c, ""
 }
 
 // pinned reports whether one of the conditions that WHERE joins by AND is column = V, with a constant or a parameter for V,

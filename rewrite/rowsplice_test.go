@@ -12,11 +12,11 @@ func spliced(an Analysis, sql string) string {
 }
 
 func expand(s, row string) string {
-	const each = `fence.row_token('jobs/*', true)`
 	call := func(name, token string) string { return `fence.row_` + name + `("t"."tok", ` + token + `, 'jobs/*')` }
 	return strings.NewReplacer("%T", sessionToken, "%F", `COALESCE("t"."tok", 0) OPERATOR(pg_catalog.<=) `+sessionToken,
 		"%S", call("stamp", sessionToken), "%C", call("check", sessionToken),
-		"%1T", each, "%1F", `fence.row_fits("t"."tok", 'jobs/*', true)`, "%1S", call("stamp", each), "%1C", call("check", each)).Replace(s)
+		"%1T", `fence.row_fitting('jobs/*', true)`, "%1F", `fence.row_fits("tok", 'jobs/*', true)`,
+		"%1S", `fence.row_claim("tok", 'jobs/*', true)`, "%1C", `fence.row_claim("tok", 'jobs/*', true) IS NOT NULL`).Replace(s)
 }
 
 // TestRowCasesAreSpliced compares what is spliced with the table, from the parser and from the cache.

@@ -38,7 +38,7 @@ func isOnce(n *pg.Node) bool {
 // isToken reports whether n is the session's token in the form that this statement should have.
 func (s *stripper) isToken(n *pg.Node) bool {
 	if s.perRow {
-		return isRowCall(n, "row_token")
+		return isRowCall(n, "row_fitting")
 	}
 	return isOnce(n)
 }
@@ -69,7 +69,12 @@ func looksUp(where *pg.Node) bool {
 
 func isTok(n *pg.Node) bool {
 	f := n.GetColumnRef().GetFields()
-	return len(f) > 1 && f[len(f)-1].GetString_().GetSval() == "tok"
+	return len(f) > 0 && f[len(f)-1].GetString_().GetSval() == "tok"
+}
+
+// isClaim: fence.row_claim("tok", 'jobs/*', true).
+func (s *stripper) isClaim(n *pg.Node) bool {
+	return isRowCall(n, "row_claim") && len(n.GetFuncCall().Args) == 3 && isTok(n.GetFuncCall().Args[0])
 }
 
 func (s *stripper) isCheck(n *pg.Node) bool {
@@ -81,6 +86,10 @@ func (s *stripper) isCheck(n *pg.Node) bool {
 		return len(e.GetName()) == 2 && lastTwo(e.GetName()) == tableName{"pg_catalog", "<="} && isOnce(e.GetRexpr()) &&
 			len(e.GetLexpr().GetCoalesceExpr().GetArgs()) == 2 && isTok(e.GetLexpr().GetCoalesceExpr().GetArgs()[0])
 	}
+	if s.perRow {
+		t := n.GetNullTest()
+		return t.GetNulltesttype() == pg.NullTestType_IS_NOT_NULL && s.isClaim(t.GetArg())
+	}
 	return isRowCall(n, "row_check") && isTok(n.GetFuncCall().Args[0]) && s.isToken(n.GetFuncCall().Args[1])
 }
 
@@ -90,8 +99,11 @@ func (s *stripper) set(got, want []*pg.Node) []*pg.Node {
 	}
 	t := got[0].GetResTarget()
 	ok := isRowCall(t.GetVal(), "row_stamp") && isTok(t.GetVal().GetFuncCall().Args[0]) && s.isToken(t.GetVal().GetFuncCall().Args[1])
-	if s.rewrite {
+	switch {
+	case s.rewrite:
 		ok = s.isToken(t.GetVal())
+	case s.perRow:
+		ok = s.isClaim(t.GetVal())
 	}
 	if t.GetName() != "tok" || !ok {
 		s.fail("SET begins with %v", t)

@@ -124,7 +124,7 @@ type scopeColumn struct {
 // scopeColumn finds the column. A parameter takes its type from where it stands first to be converted, so that the copy
 // must be converted as the column does.
 func (s *splicer) scopeColumn(names []string, rv *pg.RangeVar, f *rowFence) *scopeColumn {
-	c := &scopeColumn{index: slices.IndexFunc(names, func(n string) bool { return sameName(n, f.scope.column) }), text: ", fence.row_new(fence.row_scope(" + f.scope.literal + ", "}
+	c := &scopeColumn{index: slices.IndexFunc(names, func(n string) bool { return sameName(n, f.scope.column) }), text: ", fence.row_scope_claim(NULL, " + f.scope.literal + ", "}
 	if k := s.a.rows.catalog; k != nil {
 		t, ok := k.Table(rv.Schemaname, rv.Relname)
 		c.typ, c.inDoubt = t.typeOf(f.scope.column), ok && len(t.Columns) == 0
@@ -133,7 +133,7 @@ func (s *splicer) scopeColumn(names []string, rv *pg.RangeVar, f *rowFence) *sco
 	if c.typ != "" {
 		c.tail = "::" + c.typ
 	}
-	c.tail += "::pg_catalog.text))"
+	c.tail += "::pg_catalog.text)"
 	return c
 }
 
@@ -147,7 +147,7 @@ func (c *scopeColumn) refusal(f *rowFence) *Refusal {
 // scopedStamp is the stamp as a tree.
 func (s *splicer) scopedStamp(c *scopeColumn, value *pg.Node) *pg.Node {
 	e := s.expression(c.text[2:] + "1" + c.tail)
-	cast := e.GetFuncCall().Args[0].GetFuncCall().Args[1].GetTypeCast()
+	cast := e.GetFuncCall().Args[2].GetTypeCast()
 	if c.typ != "" {
 		cast = cast.Arg.GetTypeCast()
 	}

@@ -18,12 +18,12 @@ func (s *splicer) update(u *pg.UpdateStmt, f *rowFence) *Refusal {
 	if f.rewrite && u.WhereClause.GetCurrentOfExpr() != nil {
 		return cannotStamp("UPDATE ... WHERE CURRENT OF", currentOfHint)
 	}
-	f = f.forFew(u.WhereClause, u.FromClause)
-	from, r := s.set(&u.TargetList, rowOf(u.Relation), f)
+	f, row := f.forFew(u.Relation, u.WhereClause, u.FromClause)
+	from, r := s.set(&u.TargetList, row, f)
 	if r != nil || !f.rewrite {
 		return r
 	}
-	return s.where(&u.WhereClause, len(u.ReturningList) > 0, from, s.stop(from), f.filter(rowOf(u.Relation)))
+	return s.where(&u.WhereClause, len(u.ReturningList) > 0, from, s.stop(from), f.filter(row))
 }
 
 const currentOfHint = "Nothing can be added to WHERE CURRENT OF. Name the row by its key, or test the row token's column by hand."
@@ -41,8 +41,8 @@ func (s *splicer) delete(d *pg.DeleteStmt, f *rowFence) *Refusal {
 	if d.WhereClause.GetCurrentOfExpr() != nil {
 		return cannotStamp("DELETE ... WHERE CURRENT OF", currentOfHint)
 	}
-	f = f.forFew(d.WhereClause, d.UsingClause)
-	from, row := s.afterRelation(d.Relation), rowOf(d.Relation)
+	f, row := f.forFew(d.Relation, d.WhereClause, d.UsingClause)
+	from := s.afterRelation(d.Relation)
 	end, returning := s.stop(from), len(d.ReturningList) > 0
 	if f.rewrite {
 		return s.where(&d.WhereClause, returning, from, end, f.filter(row))
@@ -134,8 +134,14 @@ func (s *splicer) where(clause **pg.Node, returning bool, from, end int, cond st
 	if r != nil {
 		return r
 	}
-	s.before(body, "(")
-	s.after(last, ") AND "+cond)
-	*clause = and(*clause, s.expression(cond))
+	checked := s.expression(cond)
+	if (*clause).GetBoolExpr().GetBoolop() == pg.BoolExprType_OR_EXPR { // all else binds tighter than AND
+		s.before(body, "(")
+		cond = ") AND " + cond
+	} else {
+		cond = " AND " + cond
+	}
+	s.after(last, cond)
+	*clause = and(*clause, checked)
 	return nil
 }

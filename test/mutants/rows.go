@@ -36,7 +36,7 @@ var rowMutants = []mutant{
 	{
 		name: "rows: rewrite leaves newer rows out",
 		file: "rewrite/spliceupdate.go",
-		old:  "return s.where(&u.WhereClause, len(u.ReturningList) > 0, from, s.stop(from), f.filter(rowOf(u.Relation)))",
+		old:  "return s.where(&u.WhereClause, len(u.ReturningList) > 0, from, s.stop(from), f.filter(row))",
 		new:  "_ = from\n	return nil",
 		pkg:  texts, tests: "TestI1WaiterSeesTheNewerToken|TestRowCasesOnServer",
 	},
@@ -71,9 +71,37 @@ var rowMutants = []mutant{
 	{
 		name: "rows: a statement of few rows compares them, too",
 		file: "tokens/schema/*.sql",
-		old:  "RETURN COALESCE(row_value, 0) OPERATOR(pg_catalog.<=) COALESCE(fence.row_plain",
-		new:  "RETURN true OR COALESCE(row_value, 0) OPERATOR(pg_catalog.<=) COALESCE(fence.row_plain",
+		old:  "RETURN COALESCE(row_value, 0) OPERATOR(pg_catalog.<=) fence.row_token",
+		new:  "RETURN true OR COALESCE(row_value, 0) OPERATOR(pg_catalog.<=) fence.row_token",
+		pkg:  "tokens", tests: "TestRowTokenFastPath",
+	},
+	{
+		name: "rows: a statement of few rows compares a bare token",
+		file: "tokens/schema/013_row_claims.sql",
+		old:  "RETURN COALESCE(row_value, 0) OPERATOR(pg_catalog.<=) raw::pg_catalog.int8;",
+		new:  "RETURN true;",
+		pkg:  "tokens", tests: "TestRowTokenFastPath",
+	},
+	{
+		name: "rows: a claim compares the row's token",
+		file: "tokens/schema/*.sql",
+		old:  "  IF row_value OPERATOR(pg_catalog.<=) v THEN\n",
+		new:  "  IF v IS NOT NULL THEN\n",
 		pkg:  texts, tests: "TestI1WaiterSeesTheNewerToken|TestRowCasesOnServer",
+	},
+	{
+		name: "rows: a claim within a scope does, too",
+		file: "tokens/schema/*.sql",
+		old:  "    IF (row_value OPERATOR(pg_catalog.>) v) IS NOT TRUE THEN\n",
+		new:  "    IF true THEN\n",
+		pkg:  "tokens", tests: "TestRowTokenFastPath",
+	},
+	{
+		name: "rows: a name of a scope is the whole name",
+		file: "tokens/schema/*.sql",
+		old:  "IF pg_catalog.rtrim(raw, '0123456789') OPERATOR(pg_catalog.=) (pg_catalog.replace(template, '{}', id) OPERATOR(pg_catalog.||) '=')\n    AND pg_catalog.strpos(raw, '=') OPERATOR(pg_catalog.=) pg_catalog.length(pg_catalog.rtrim(raw, '0123456789'))\n    AND pg_catalog.right(raw, 1) OPERATOR(pg_catalog.<>) '='\n    AND pg_catalog.length(pg_catalog.split_part(raw, '=', 2)) OPERATOR(pg_catalog.<=) 14\n    AND pg_catalog.translate(raw, E' ,\"$*;''\\t\\\\', '') OPERATOR(pg_catalog.=) raw THEN\n    RETURN",
+		new:  "IF true THEN\n    RETURN",
+		pkg:  "tokens", tests: "TestRowTokenFastPath",
 	},
 	{
 		name: "rows: only a statement on its table alone is one of few rows",
@@ -153,8 +181,8 @@ var rowMutants = []mutant{
 	{
 		name: "rows: a scope is the row's own",
 		file: "rewrite/rowfence.go",
-		old:  "	return \"fence.row_scoped(\" + f.name(row) + \")\"",
-		new:  "	return f.once",
+		old:  "	return f.scope.literal + \", \" + column(row, f.scope.column) + \"::pg_catalog.text)\"",
+		new:  "	return f.scope.literal + \", \" + column(row, f.scope.column) + \"::pg_catalog.text IS NULL::pg_catalog.text)\"",
 		pkg:  texts, tests: "TestScopeTellsWhoseARowIs",
 	},
 	{

@@ -49,9 +49,9 @@ func (c *talk) texts() (list []string) {
 // What stands for %T, %F and %S in the texts below: the session's token, the test of a row, the stamp that checks it; with
 // a 1 the same where the statement looks for rows by the value of a column.
 var rowWords = strings.NewReplacer(
-	"%1T", "fence.row_token('billing', true)",
-	"%1F", `fence.row_fits("acct"."tok", 'billing', true)`,
-	"%1S", `fence.row_stamp("acct"."tok", fence.row_token('billing', true), 'billing')`,
+	"%1T", "fence.row_fitting('billing', true)",
+	"%1F", `fence.row_fits("tok", 'billing', true)`,
+	"%1S", `fence.row_claim("tok", 'billing', true)`,
 	"%T", "(SELECT fence.row_token('billing', true))",
 	"%N", "fence.row_token('billing', true)",
 	"%F", `COALESCE("acct"."tok", 0) OPERATOR(pg_catalog.<=) (SELECT fence.row_token('billing', true))`,
@@ -60,7 +60,7 @@ var rowWords = strings.NewReplacer(
 // I1. What the server gets is the statement with its check, by Query and by Parse; literals and comments are the client's.
 func TestI1RowTokensAreInWhatTheServerGets(t *testing.T) {
 	for _, k := range []struct{ sql, rewrite, reject string }{
-		{"UPDATE acct SET bal = 1 -- é\n WHERE id = 'é'", "UPDATE acct SET \"tok\" = %1T, bal = 1 -- é\n WHERE (id = 'é') AND %1F", "UPDATE acct SET \"tok\" = %1S, bal = 1 -- é\n WHERE id = 'é'"},
+		{"UPDATE acct SET bal = 1 -- é\n WHERE id = 'é'", "UPDATE acct SET \"tok\" = %1T, bal = 1 -- é\n WHERE id = 'é' AND %1F", "UPDATE acct SET \"tok\" = %1S, bal = 1 -- é\n WHERE id = 'é'"},
 		{"INSERT INTO acct (id) VALUES (1), ($2)", `INSERT INTO acct (id, "tok") VALUES (1, %N), ($2, %N)`, `INSERT INTO acct (id, "tok") VALUES (1, %N), ($2, %N)`},
 		{"PREPARE p AS UPDATE acct SET bal = $1", `PREPARE p AS UPDATE acct SET "tok" = %T, bal = $1 WHERE %F`, `PREPARE p AS UPDATE acct SET "tok" = %S, bal = $1`},
 		{"EXPLAIN ANALYZE UPDATE acct SET bal = 1", `EXPLAIN ANALYZE UPDATE acct SET "tok" = %T, bal = 1 WHERE %F`, `EXPLAIN ANALYZE UPDATE acct SET "tok" = %S, bal = 1`},
@@ -400,7 +400,7 @@ func TestI5ForeignEncodings(t *testing.T) {
 		wanted                string // what the text holds; "" for a refusal or a guard
 	}{
 		{"tok", "LATIN1", "UPDATE acct SET note = '\xe9'", `SET "tok" = `},
-		{"tok", "EUC_JP", "UPDATE acct SET note = '\xa4\xa2' WHERE id = 1", `WHERE (id = 1) AND fence.row_fits(`},
+		{"tok", "EUC_JP", "UPDATE acct SET note = '\xa4\xa2' WHERE id = 1", `WHERE id = 1 AND fence.row_fits(`},
 		{"tök", "UTF8", "UPDATE acct SET note = 'é'", `SET "tök" = `},
 		{"tök", "LATIN1", "UPDATE acct SET note = 'e'", ""},
 		{"tök", "LATIN1", "UPDATE acct SET note = '\xe9'", ""},
@@ -439,7 +439,7 @@ func TestRowErrorsArePassedOn(t *testing.T) {
 		}
 		same(t, protocol, c.server("E ZF001@7", "Z I"), "E(ZF001) Z(I)")
 		c.client("Q " + writeSQL)
-		same(t, "the next", strings.Join(c.texts(), "|"), rowWords.Replace(`UPDATE acct SET "tok" = %1T, bal = 1 WHERE (id = 1) AND %1F`))
+		same(t, "the next", strings.Join(c.texts(), "|"), rowWords.Replace(`UPDATE acct SET "tok" = %1T, bal = 1 WHERE id = 1 AND %1F`))
 	}
 }
 
