@@ -32,6 +32,7 @@ func (s *setting) routes(workload string) []route {
 		list = append(list,
 			route{name: "fenced", address: s.fenced.Addr(), token: true, pid: s.fenced.Pid()},
 			route{name: "rows", address: s.rows.Addr(), token: true, pid: s.rows.Pid()},
+			route{name: "rows by hand", address: s.unfenced.Addr(), script: "rows by hand", pid: s.unfenced.Pid()},
 			route{name: "by hand", address: s.cluster.Addr(), script: "by hand"})
 	}
 	return list

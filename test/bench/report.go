@@ -13,10 +13,10 @@ import (
 func table(out io.Writer, cells []cell) {
 	fmt.Fprint(out, "\ntransactions per second, and in brackets µs of CPU per transaction of what stands between\n\n")
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(w, "workload\tfsync\tprotocol\tclients\tdirect\tpgbouncer\tunfenced\tfenced\trows\tby hand\t")
+	fmt.Fprintln(w, "workload\tfsync\tprotocol\tclients\tdirect\tpgbouncer\tunfenced\tfenced\trows\trows by hand\tby hand\t")
 	for _, c := range cells {
 		fmt.Fprintf(w, "%s\t%s\t%s\t%d\t", c.workload, onOff(c.durable), c.mode, c.clients)
-		for _, route := range []string{"direct", "pgbouncer", "unfenced", "fenced", "rows", "by hand"} {
+		for _, route := range []string{"direct", "pgbouncer", "unfenced", "fenced", "rows", "rows by hand", "by hand"} {
 			r, ok := c.results[route]
 			switch {
 			case !ok:

@@ -35,6 +35,9 @@ var scripts = map[string]string{
 	// until the transaction ends. (A check inside of the UPDATE has the UPDATE's snapshot and lets stale writes through.)
 	"by hand": "\\set aid random(1, 100000 * :scale)\nBEGIN;\nSELECT token FROM fence_by_hand WHERE name = 'bank' AND token <= " + token +
 		" FOR SHARE;\nUPDATE pgbench_accounts SET abalance = abalance + 1 WHERE aid = :aid;\nCOMMIT;\n",
+	// What row tokens do, in the application's SQL and without a session that tells the token.
+	"rows by hand": "\\set aid random(1, 100000 * :scale)\nUPDATE pgbench_accounts SET abalance = abalance + 1, fencing_token = " + token +
+		" WHERE aid = :aid AND fencing_token <= " + token + ";\n",
 }
 
 const rowsConfig = `fences:
