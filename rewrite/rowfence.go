@@ -19,7 +19,7 @@ type Table struct {
 	// Columns are in their order, the row token's included; names as the catalog stores them. None: there is such a table, but
 	// what it is like is not certain now.
 	Columns []string
-	// Types of the columns as SQL writes them, without modifiers (format_type(atttypid, NULL)); nil if not known. A new
+	// Types of the columns as SQL writes them, with modifiers (format_type(atttypid, atttypmod)); nil if not known. A new
 	// row whose fence depends on a parameter (Scope) needs the type of that.
 	Types []string
 	// StampedByDefault: the default of the row token's column is fence.row_default(...), so that COPY stamps rows.

@@ -26,7 +26,7 @@ BEGIN
     AND pg_catalog.strpos(raw, '=') OPERATOR(pg_catalog.>) pg_catalog.length(pattern)
     AND pg_catalog.right(raw, 1) OPERATOR(pg_catalog.<>) '='
     AND pg_catalog.length(pg_catalog.split_part(raw, '=', 2)) OPERATOR(pg_catalog.<=) 14
-    AND pg_catalog.translate(raw, E' ,"$*;''\t\\', '') OPERATOR(pg_catalog.=) raw
+    AND pg_catalog.translate(raw, ' ,"$*;''' OPERATOR(pg_catalog.||) pg_catalog.chr(9) OPERATOR(pg_catalog.||) pg_catalog.chr(92), '') OPERATOR(pg_catalog.=) raw
     AND pg_catalog.right(pattern, 1) OPERATOR(pg_catalog.=) '*' THEN
     RETURN pg_catalog.split_part(raw, '=', 2)::pg_catalog.int8;
   END IF;
@@ -55,7 +55,7 @@ BEGIN
     AND pg_catalog.strpos(raw, '=') OPERATOR(pg_catalog.>) pg_catalog.length(pattern)
     AND pg_catalog.right(raw, 1) OPERATOR(pg_catalog.<>) '='
     AND pg_catalog.length(pg_catalog.split_part(raw, '=', 2)) OPERATOR(pg_catalog.<=) 14
-    AND pg_catalog.translate(raw, E' ,"$*;''\t\\', '') OPERATOR(pg_catalog.=) raw
+    AND pg_catalog.translate(raw, ' ,"$*;''' OPERATOR(pg_catalog.||) pg_catalog.chr(9) OPERATOR(pg_catalog.||) pg_catalog.chr(92), '') OPERATOR(pg_catalog.=) raw
     AND pg_catalog.right(pattern, 1) OPERATOR(pg_catalog.=) '*' THEN
     RETURN COALESCE(row_value, 0) OPERATOR(pg_catalog.<=) pg_catalog.split_part(raw, '=', 2)::pg_catalog.int8;
   END IF;
@@ -103,7 +103,7 @@ BEGIN
     AND pg_catalog.strpos(raw, '=') OPERATOR(pg_catalog.>) pg_catalog.length(pattern)
     AND pg_catalog.right(raw, 1) OPERATOR(pg_catalog.<>) '='
     AND pg_catalog.length(pg_catalog.split_part(raw, '=', 2)) OPERATOR(pg_catalog.<=) 14
-    AND pg_catalog.translate(raw, E' ,"$*;''\t\\', '') OPERATOR(pg_catalog.=) raw
+    AND pg_catalog.translate(raw, ' ,"$*;''' OPERATOR(pg_catalog.||) pg_catalog.chr(9) OPERATOR(pg_catalog.||) pg_catalog.chr(92), '') OPERATOR(pg_catalog.=) raw
     AND pg_catalog.right(pattern, 1) OPERATOR(pg_catalog.=) '*' THEN
     v := pg_catalog.split_part(raw, '=', 2)::pg_catalog.int8;
   END IF;
@@ -123,7 +123,7 @@ BEGIN
     AND pg_catalog.strpos(raw, '=') OPERATOR(pg_catalog.=) pg_catalog.length(pg_catalog.rtrim(raw, '0123456789'))
     AND pg_catalog.right(raw, 1) OPERATOR(pg_catalog.<>) '='
     AND pg_catalog.length(pg_catalog.split_part(raw, '=', 2)) OPERATOR(pg_catalog.<=) 14
-    AND pg_catalog.translate(raw, E' ,"$*;''\t\\', '') OPERATOR(pg_catalog.=) raw THEN
+    AND pg_catalog.translate(raw, ' ,"$*;''' OPERATOR(pg_catalog.||) pg_catalog.chr(9) OPERATOR(pg_catalog.||) pg_catalog.chr(92), '') OPERATOR(pg_catalog.=) raw THEN
     RETURN COALESCE(row_value, 0) OPERATOR(pg_catalog.<=) pg_catalog.split_part(raw, '=', 2)::pg_catalog.int8;
   END IF;
   RETURN COALESCE(row_value, 0) OPERATOR(pg_catalog.<=) fence.row_scoped(pg_catalog.replace(template, '{}', id));
@@ -152,7 +152,7 @@ BEGIN
     AND pg_catalog.strpos(raw, '=') OPERATOR(pg_catalog.=) pg_catalog.length(pg_catalog.rtrim(raw, '0123456789'))
     AND pg_catalog.right(raw, 1) OPERATOR(pg_catalog.<>) '='
     AND pg_catalog.length(pg_catalog.split_part(raw, '=', 2)) OPERATOR(pg_catalog.<=) 14
-    AND pg_catalog.translate(raw, E' ,"$*;''\t\\', '') OPERATOR(pg_catalog.=) raw THEN
+    AND pg_catalog.translate(raw, ' ,"$*;''' OPERATOR(pg_catalog.||) pg_catalog.chr(9) OPERATOR(pg_catalog.||) pg_catalog.chr(92), '') OPERATOR(pg_catalog.=) raw THEN
     v := pg_catalog.split_part(raw, '=', 2)::pg_catalog.int8;
     IF (row_value OPERATOR(pg_catalog.>) v) IS NOT TRUE THEN
       RETURN v;

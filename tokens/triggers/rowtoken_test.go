@@ -46,6 +46,31 @@ func TestRowTokensReject(t *testing.T) {
 	expect(t, "bypass: rows", a.do(tokensOf), "ok:1:0:33 2:0:34 3:7:40 4:0:0")
 }
 
+// With the event triggers, children that come later have row tokens as their parents do; under rewrite nothing else is there.
+func TestEventTriggersGiveChildrenRowTokens(t *testing.T) {
+	for _, rewrite := range []bool{false, true} {
+		for _, always := range []bool{false, true} {
+			w := shared(t, withColumn+"; CREATE TABLE part (id int, \"Tok\" bigint NOT NULL DEFAULT 0) PARTITION BY RANGE (id)")
+			c := config("t", "part")
+			c.Fences[0].RowToken, c.Fences[0].Rewrite, c.Always, c.Watch = "Tok", rewrite, always, true
+			w.install(c)
+			a := w.dial("app").token("34")
+			a.must("CREATE TABLE kid () INHERITS (t); CREATE TABLE grandkid () INHERITS (kid)")
+			a.must("CREATE TABLE adopted (LIKE t INCLUDING DEFAULTS); ALTER TABLE adopted INHERIT t; CREATE TABLE \"Part 1\" PARTITION OF part FOR VALUES FROM (0) TO (10)")
+			if p := w.compare(c); len(p.Steps) > 0 || states(p) != "" {
+				t.Errorf("rewrite %v, always %v: %s\n%+v", rewrite, always, states(p), p.Steps)
+			}
+			for _, table := range []string{"kid", "grandkid", "adopted", `"Part 1"`} {
+				expect(t, table, a.do("INSERT INTO "+table+" (id) VALUES (1)"), "ok")
+				expect(t, table, a.do(`SELECT "Tok" FROM `+table), "ok:34")
+				a.token("")
+				expect(t, table+" without a token", a.do("INSERT INTO "+table+" (id) VALUES (1)"), "ZF002")
+				a.token("34")
+			}
+		}
+	}
+}
+
 // on_stale: rewrite: newer rows are left alone, as hand-written fencing SQL does, and the mark is not asked.
 func TestRowTokensRewrite(t *testing.T) {
 	w := shared(t, withColumn+"; CREATE TABLE part (id int, \"Tok\" bigint NOT NULL DEFAULT 0) PARTITION BY RANGE (id); CREATE TABLE part_1 PARTITION OF part FOR VALUES FROM (0) TO (10)")
