@@ -18,7 +18,7 @@ import (
 )
 
 var (
-	manyDatabases = flag.Int("databases", 8, "databases of TestI1ManyDatabases")
+	manyDatabases = flag.Int("databases", 6, "databases of TestI1ManyDatabases")
 	manyNames     = flag.Int("names", 30, "partitions of a fenced table in each of them")
 )
 

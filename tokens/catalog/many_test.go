@@ -40,7 +40,7 @@ func TestWatcherSharesConnections(t *testing.T) {
 	}
 	defer w.Close()
 	var dbs []*Watched
-	for range 5 {
+	for range 4 {
 		name := c.NewDatabase(t)
 		c.Exec(t, name, ddlTable)
 		dbs = append(dbs, w.Database(name))
@@ -75,7 +75,7 @@ func TestWatcherSharesConnections(t *testing.T) {
 			return !connected(i, "0")
 		})
 	}
-	last := dbs[4]
+	last := dbs[3]
 	changed := last.Changed()
 	c.Exec(t, last.Name(), "DROP VIEW seen")
 	last.Outdate() // between two looks
@@ -83,7 +83,7 @@ func TestWatcherSharesConnections(t *testing.T) {
 	for _, d := range dbs[:2] {
 		d.Leave()
 	}
-	eventually(t, "others keep their connections now", func() bool { return connected(2, "500 ms") || connected(3, "500 ms") || connected(4, "500 ms") })
+	eventually(t, "others keep their connections now", func() bool { return connected(2, "300 ms") || connected(3, "300 ms") })
 	if connected(0, "0") || connected(1, "0") {
 		t.Error("a database that nobody uses is connected to")
 	}
