@@ -11,6 +11,20 @@ func init() { mutants = append(mutants, triggerMutants...) }
 // triggerMutants are the safeguards of the triggers on fenced tables, and of what is known of the catalog.
 var triggerMutants = []mutant{
 	{
+		name: "trigger: a row's own column tells whose it is",
+		file: "tokens/triggers/plan.go",
+		old:  "rowToken(t.RowToken, t.ScopeColumn)",
+		new:  "rowToken(t.RowToken, \"\")",
+		pkg:  "tokens/triggers", tests: "TestI1RowTokensOfAScope",
+	},
+	{
+		name: "trigger: a row moves to another fence with that one's token",
+		file: "tokens/triggers/rowscope.go",
+		old:  "  token := fence.row_new(moved_to);\n",
+		new:  "  token := COALESCE(token, fence.row_new(moved_to));\n",
+		pkg:  "tokens/triggers", tests: "TestI1RowTokensOfAScope",
+	},
+	{
 		name: "trigger: the lock",
 		file: "tokens/schema/*.sql",
 		old:  "  IF pg_catalog.pg_advisory_xact_lock_shared(1178947139, mark_id) IS NOT NULL THEN -- strict",

@@ -20,6 +20,9 @@ type Fence struct {
 	Tables   []Pattern
 	RowToken string // column of row tokens as the catalog stores its name; "" for none
 	Rewrite  bool   // on_stale: rewrite: the rows' tokens are all that is checked. Needs RowToken
+	// Scope is the name of a row's fence with {} in place of the value of ScopeColumn, a column as the catalog stores its
+	// name; both are "" without a scope. Needs RowToken.
+	Scope, ScopeColumn string
 }
 
 // Kind is pg_class.relkind.

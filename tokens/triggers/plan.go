@@ -111,7 +111,10 @@ func Compare(ctx context.Context, q catalog.Querier, c Config) (*Plan, error) {
 		}
 		for _, t := range w.tokens {
 			args := []string{c.Bare, t.Name, map[bool]string{true: "rewrite", false: "reject"}[t.Rewrite]}
-			f := rowToken(t.RowToken)
+			f := rowToken(t.RowToken, t.ScopeColumn)
+			if t.Scope != "" {
+				args = append(args, t.Scope)
+			}
 			p.add(c, server, w, f, []string{t.Name}, args, present.on(w.Relation, f), has && tokens[parent.OID])
 		}
 	}

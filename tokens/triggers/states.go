@@ -64,7 +64,7 @@ func Guarded(ctx context.Context, q catalog.Querier) (map[uint32][]string, error
 			switch {
 			case t.function == statement.function:
 				guarded[table] = append(guarded[table], t.args[1:]...)
-			case t.name == rowTokenName && t.function != "" && t.kind&typeRow != 0 && len(t.args) == 3 && t.args[2] == "rewrite":
+			case t.name == rowTokenName && t.function != "" && t.kind&typeRow != 0 && len(t.args) > 2 && t.args[2] == "rewrite":
 				guarded[table] = append(guarded[table], t.args[1])
 			}
 		}

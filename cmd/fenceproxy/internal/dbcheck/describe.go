@@ -18,6 +18,10 @@ func Fences(fences []config.Fence) []catalog.Fence {
 	list := make([]catalog.Fence, len(fences))
 	for i, f := range fences {
 		list[i].Name, list[i].RowToken, list[i].Rewrite = f.Name, f.Column(), f.OnStale == config.OnStaleRewrite
+		if before, rest, has := strings.Cut(f.Scope, "{"); has {
+			_, after, _ := strings.Cut(rest, "}")
+			list[i].Scope, list[i].ScopeColumn = before+"{}"+after, f.ScopeColumn()
+		}
 		for _, p := range f.Patterns() {
 			list[i].Tables = append(list[i].Tables, catalog.Pattern{Schema: p.Schema, Table: p.Table, Text: p.Text})
 		}
