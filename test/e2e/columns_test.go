@@ -187,6 +187,22 @@ func TestI5ColumnsWhileOthersChangeThem(t *testing.T) {
 			must(t, direct, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE '%pg_sleep(600)%' AND pid <> pg_backend_pid()")
 			migration = connect(text(token))
 		}
+		// DDL that is refused leaves none behind, in a transaction that can only be rolled back.
+		nobody := connect("")
+		want(t, nobody, "BEGIN; "+swapped, "ZF002")
+		eventually(t, "nobody has changed them", func() bool { return run(holder, insert) == "" })
+		must(t, nobody, "ROLLBACK")
+		looked := lookAfter(t, direct)
+		must(t, migration, "BEGIN; "+swapped+"; SAVEPOINT s")
+		want(t, migration, "SELECT 1/0", "22012")
+		looked()
+		wait, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+		_, err := holder.PgConn().Exec(wait, insert).ReadAll()
+		cancel()
+		if got := code(err); got != "ZF004" {
+			t.Fatalf("%s: behind ROLLBACK TO it may be committed: %q", mode, got)
+		}
+		must(t, migration, "ROLLBACK")
 		// A session that ends in its transaction leaves no doubt behind.
 		must(t, migration, "BEGIN; "+swapped)
 		migration.Close(context.Background())

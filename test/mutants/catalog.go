@@ -177,6 +177,20 @@ var catalogMutants = []mutant{
 		pkg:  "rewrite", tests: "TestScopeTellsWhoseARowIs",
 	},
 	{
+		name: "catalog: DDL that is undone leaves no doubt",
+		file: "wire/relay/judge.go",
+		old:  "	if e.ddlInDoubt && e.start.Judge != nil {",
+		new:  "	if false {",
+		pkg:  e2e, tests: "TestI5ColumnsWhileOthersChangeThem",
+	},
+	{
+		name: "catalog: DDL in front of a savepoint is not undone by an error",
+		file: "wire/relay/sent.go",
+		old:  "		e.savepoints = true\n",
+		new:  "		e.savepoints = false\n",
+		pkg:  e2e, tests: "TestI5ColumnsWhileOthersChangeThem",
+	},
+	{
 		name: "catalog: a change is found while its session goes on working",
 		file: "tokens/catalog/look.go",
 		old:  "			if now != before {\n",

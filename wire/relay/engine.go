@@ -92,6 +92,7 @@ type Engine struct {
 	ddl         rewrite.CatalogChange // by what was sent since the session was last outside a transaction
 	ddlUntil    uint64                // the segment that the last of it was sent in
 	ddlInDoubt  bool                  // other sessions cannot rely on columns for it
+	savepoints  bool                  // there may be some: a failed transaction is not lost
 	scratch     rewrite.Scratch
 	settings    rewrite.Settings
 	lexing      lexing

@@ -109,6 +109,14 @@ func (e *Engine) catalogChanged() {
 	}
 }
 
+// catalogUndone: the transaction with the DDL has failed and can only be rolled back, whenever that is.
+func (e *Engine) catalogUndone() {
+	if e.ddlInDoubt && e.start.Judge != nil {
+		e.ddlInDoubt = false
+		e.start.Judge.Changed(e.ddl, false)
+	}
+}
+
 var refuseUnsettledColumns = refusal{Error: tokens.Error{
 	Code:    tokens.CodeNotAllowed,
 	Message: "the columns of the table cannot be told in a transaction that has changed some",

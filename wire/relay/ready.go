@@ -64,6 +64,9 @@ func (e *Engine) readyForQuery(body []byte, out *Output) reply {
 		if e.syncs == 0 || answered >= e.ddlUntil {
 			e.catalogChanged()
 		}
+		e.savepoints = e.savepoints && e.syncs > 0
+	} else if state == wire.TxFailed && (e.syncs == 0 || answered >= e.ddlUntil) && !e.savepoints {
+		e.catalogUndone()
 	}
 	e.shadow.ready(state)
 	return reply{drop: drop}

@@ -83,6 +83,7 @@ func (e *Engine) sentStatement(st *rewrite.Statement) (changesTx bool) {
 	if e.changesLexing(st) {
 		e.lexing.sent = true
 	}
+	e.savepoints = e.savepoints || st.Effect == rewrite.EffectUnknown
 	switch st.Effect {
 	case rewrite.EffectOpaque, rewrite.EffectUnknown:
 		// It may even prepare something else under the names of the guards, having read them in pg_prepared_statements.
@@ -92,6 +93,8 @@ func (e *Engine) sentStatement(st *rewrite.Statement) (changesTx bool) {
 		e.doubt.cursors = true
 	}
 	switch st.Kind {
+	case rewrite.KindSavepoint:
+		e.savepoints = true
 	case rewrite.KindCommit, rewrite.KindCommitChain, rewrite.KindPrepareTx:
 		e.token.ending()
 	case rewrite.KindRollback, rewrite.KindRollbackChain:
