@@ -104,7 +104,7 @@ func readForeignKeys(ctx context.Context, q Querier) ([]edge, error) {
 func readTriggers(ctx context.Context, q Querier) ([]edge, error) {
 	rows, err := q.Query(ctx, `
 		SELECT tgrelid, tgname::text, tgfoid, tgtype::int4 FROM pg_catalog.pg_trigger
-		WHERE NOT tgisinternal AND tgfoid >= 16384 AND tgenabled <> 'D' ORDER BY oid`)
+		WHERE (NOT tgisinternal OR tgparentid <> 0) AND tgfoid >= 16384 AND tgenabled <> 'D' ORDER BY oid`)
 	if err != nil {
 		return nil, err
 	}

@@ -29,6 +29,9 @@ func TestCopyFrom(t *testing.T) {
 // afterwards. Into tables that are fenced already, data needs a token or a bypass.
 func TestDumpAndRestore(t *testing.T) {
 	w := shared(t, many)
+	if w.c.Major < 15 {
+		t.Skip("the machine's pg_dump writes what this server does not read")
+	}
 	w.su.must("INSERT INTO t VALUES (1, 1); INSERT INTO part VALUES (1, 1)")
 	c := config("t", "part")
 	c.Watch = true

@@ -1,6 +1,7 @@
 package triggers
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -54,9 +55,11 @@ CREATE PROCEDURE loops() LANGUAGE plpgsql AS 'BEGIN FOR i IN 1..3 LOOP UPDATE t 
 
 var waysConfig = config("t", "kid", "part", "parent")
 
+type way struct{ name, sql, stale string }
+
 // Every write to a fenced table: through what way, and with what code it is refused to a session with a stale token. "ok:0" and so
 // on is what a function says that has swallowed the refusal: then nothing was written.
-var ways = []struct{ name, sql, stale string }{
+var ways = []way{
 	{"INSERT", "INSERT INTO t VALUES (100)", ""},
 	{"INSERT SELECT", "INSERT INTO t SELECT id + 100 FROM source", ""},
 	{"INSERT of no row", "INSERT INTO t SELECT id FROM source WHERE false", ""},
@@ -128,6 +131,7 @@ func TestEveryWayToAFencedTable(t *testing.T) {
 		w := newWorld(t, c, waysTables)
 		w.install(waysConfig)
 		before := w.contents()
+		ways := slices.DeleteFunc(slices.Clone(ways), func(w way) bool { return i.Major < 15 && strings.HasPrefix(w.sql, "MERGE") })
 		for _, raw := range []string{"33", "", "x=34", "35", "f=33,f2=34"} {
 			want := map[string]string{"33": "ZF001", "": "ZF002", "x=34": "ZF002", "35": "ZF006", "f=33,f2=34": "ZF001"}[raw]
 			app := w.dial("app").token(raw)
