@@ -44,6 +44,7 @@ type rowFence struct {
 	rewrite bool
 	args    string // of fence.row_token and the like: the name, and whether a token without one is for the fence
 	perRow  bool   // the statement calls for each row what it could call once
+	wary    bool   // the statement may change the session's token while it runs
 	each    string // the session's token, evaluated wherever it stands
 	once    string // the same, evaluated once per statement
 	literal string // the fence's name as a literal
@@ -140,9 +141,11 @@ func (f *rowFence) scoped(row string) string {
 }
 
 // stamp is the new value of the column of a row that was there before: checked, if stale rows are to be rejected; else it
-// stands behind filter.
+// stands behind filter. What filter has let through with another token than that of now is checked too.
 func (f *rowFence) stamp(row string) string {
 	switch {
+	case f.rewrite && f.wary:
+		return f.claim(row)
 	case f.rewrite && f.scope != nil:
 		return "fence.row_scope_fitting(" + f.scoped(row)
 	case f.rewrite && f.perRow:

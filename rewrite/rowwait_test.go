@@ -44,6 +44,7 @@ func TestI1WaiterSeesTheNewerToken(t *testing.T) {
 			"UPDATE t SET a = 77 WHERE id = 1",
 			"UPDATE t SET a = 77 WHERE b = 'b1' OR b = 'new'",
 			"UPDATE t SET a = src.a FROM src WHERE src.id = 5 AND t.id = 1",
+			"UPDATE t SET a = 77 WHERE id = 1 AND app_true(id)",
 			"UPDATE part SET a = 77 WHERE id = 1",
 			"UPDATE v SET a = 77 WHERE id = 1",
 			"WITH u AS (UPDATE t SET a = 77 WHERE id = 1 RETURNING id) SELECT id FROM u",

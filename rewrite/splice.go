@@ -37,6 +37,11 @@ func (s *splicer) splice(p *Plan, tree *pg.ParseResult, writes []rowWrite) {
 	}
 	refused := false
 	for _, w := range writes {
+		if p.Statements[w.statement].MayChangeToken {
+			c := *w.fence
+			c.wary = true
+			w.fence = &c
+		}
 		var r *Refusal
 		switch x := w.node.(type) {
 		case *pg.UpdateStmt:

@@ -41,6 +41,12 @@ var rowMutants = []mutant{
 		pkg:  texts, tests: "TestI1WaiterSeesTheNewerToken|TestRowCasesOnServer",
 	},
 	{
+		name: "rows: a token that falls within a statement does not stamp",
+		file: "rewrite/rowfence.go",
+		old:  "	case f.rewrite && f.wary:\n		return f.claim(row)\n",
+		pkg:  texts, tests: "TestI3TokenThatChanges",
+	},
+	{
 		name: "rows: ON CONFLICT DO UPDATE is an UPDATE",
 		file: "rewrite/spliceinsert.go",
 		old:  "return s.where(&c.WhereClause, false, from, end, f.filter(rowOf(rv)))",

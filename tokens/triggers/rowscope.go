@@ -10,13 +10,13 @@ import (
 // place of the row's value.
 //
 // The row's own column tells which of the session's tokens counts. Without that one the row is another holder's: refused, or
-// left alone under rewrite. A row that moves to another fence needs the tokens of both.
+// left alone under rewrite; its name is compared as bytes, whatever the column's collation. A row that moves to another fence needs the tokens of both.
 func scopedRowTokenSQL(name, column, scope string) string {
 	return function(name, fmt.Sprintf(`  f pg_catalog.text;
   moved_to pg_catalog.text;
   token pg_catalog.int8;
 `+beginOrBypass+`  IF TG_OP OPERATOR(pg_catalog.<>) 'INSERT' THEN
-    f := fence.row_scope(TG_ARGV[3], OLD.%[2]s::pg_catalog.text);
+    f := fence.row_scope(TG_ARGV[3], OLD.%[2]s::pg_catalog.text COLLATE pg_catalog."C");
     token := fence.row_scoped(f);
     IF token IS NULL OR OLD.%[1]s OPERATOR(pg_catalog.>) token THEN
       IF TG_ARGV[2] OPERATOR(pg_catalog.=) 'rewrite' THEN
@@ -30,7 +30,7 @@ func scopedRowTokenSQL(name, column, scope string) string {
       RETURN OLD;
     END IF;
   END IF;
-  moved_to := fence.row_scope(TG_ARGV[3], NEW.%[2]s::pg_catalog.text);
+  moved_to := fence.row_scope(TG_ARGV[3], NEW.%[2]s::pg_catalog.text COLLATE pg_catalog."C");
   IF moved_to OPERATOR(pg_catalog.=) f THEN
     IF NEW.%[1]s IS NULL OR NEW.%[1]s OPERATOR(pg_catalog.=) OLD.%[1]s THEN
       NEW.%[1]s := token;

@@ -58,3 +58,29 @@ func TestI1RowTokensOfAScope(t *testing.T) {
 		}
 	}
 }
+
+// Names are compared as they are written, whatever the column's collation says that is equal.
+func TestI1RowTokensOfAScopeOfAnotherCollation(t *testing.T) {
+	w := shared(t, `CREATE COLLATION ci (provider = icu, locale = 'und-u-ks-level2', deterministic = false);
+		CREATE TABLE t (id text COLLATE ci PRIMARY KEY, v int, tok bigint); INSERT INTO t VALUES ('x')`)
+	c := config("t")
+	c.Fences[0].Name, c.Bare = "scoped/*", ""
+	c.Fences[0].RowToken, c.Fences[0].Rewrite = "tok", true
+	c.Fences[0].Scope, c.Fences[0].ScopeColumn = "scoped/{}", "id"
+	w.install(c)
+	for _, name := range []string{"scoped/x", "scoped/X"} {
+		w.su.must("SELECT fence.raise('" + name + "', 0, 34, 'seed', NULL)")
+	}
+	a := w.dial("app")
+	for _, tt := range []struct{ token, sql, want, rows string }{
+		{"scoped/X=34", "UPDATE t SET v = 1 WHERE id = 'X'", "ok", "ok:x::"},
+		{"scoped/x=34", "UPDATE t SET v = 1 WHERE id = 'X'", "ok", "ok:x:1:34"},
+		{"scoped/X=35", "INSERT INTO t (id) VALUES ('X') ON CONFLICT (id) DO UPDATE SET v = 2", "ok", "ok:x:1:34"},
+		{"scoped/X=35", "DELETE FROM t", "ok", "ok:x:1:34"},
+		{"scoped/x=35", "DELETE FROM t", "ok", "ok:<nil>"},
+	} {
+		a.token(tt.token)
+		expect(t, tt.token+": "+tt.sql, a.do(tt.sql), tt.want)
+		expect(t, tt.token+": "+tt.sql+": rows", a.do("SELECT string_agg(id || ':' || coalesce(v::text, '') || ':' || coalesce(tok::text, ''), ' ') FROM t"), tt.rows)
+	}
+}
