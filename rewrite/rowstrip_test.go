@@ -101,7 +101,7 @@ func (s *stripper) set(got, want []*pg.Node) []*pg.Node {
 	ok := isRowCall(t.GetVal(), "row_stamp") && isTok(t.GetVal().GetFuncCall().Args[0]) && s.isToken(t.GetVal().GetFuncCall().Args[1])
 	switch {
 	case s.rewrite:
-		ok = s.isToken(t.GetVal())
+		ok = s.isToken(t.GetVal()) || s.isClaim(t.GetVal()) // the latter where the token may change
 	case s.perRow:
 		ok = s.isClaim(t.GetVal())
 	}

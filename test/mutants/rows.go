@@ -105,7 +105,7 @@ var rowMutants = []mutant{
 	{
 		name: "rows: a name of a scope is the whole name",
 		file: "tokens/schema/*.sql",
-		old:  "IF pg_catalog.rtrim(raw, '0123456789') OPERATOR(pg_catalog.=) (pg_catalog.replace(template, '{}', id) OPERATOR(pg_catalog.||) '=')\n    AND pg_catalog.strpos(raw, '=') OPERATOR(pg_catalog.=) pg_catalog.length(pg_catalog.rtrim(raw, '0123456789'))\n    AND pg_catalog.right(raw, 1) OPERATOR(pg_catalog.<>) '='\n    AND pg_catalog.length(pg_catalog.split_part(raw, '=', 2)) OPERATOR(pg_catalog.<=) 14\n    AND pg_catalog.translate(raw, ' ,\"$*;''' OPERATOR(pg_catalog.||) pg_catalog.chr(9) OPERATOR(pg_catalog.||) pg_catalog.chr(92), '') OPERATOR(pg_catalog.=) raw THEN\n    RETURN",
+		old:  "IF pg_catalog.rtrim(raw, '0123456789') OPERATOR(pg_catalog.=) (pg_catalog.replace(template, '{}', id COLLATE pg_catalog.\"C\") OPERATOR(pg_catalog.||) '=')\n    AND pg_catalog.strpos(raw, '=') OPERATOR(pg_catalog.=) pg_catalog.length(pg_catalog.rtrim(raw, '0123456789'))\n    AND pg_catalog.right(raw, 1) OPERATOR(pg_catalog.<>) '='\n    AND pg_catalog.length(pg_catalog.split_part(raw, '=', 2)) OPERATOR(pg_catalog.<=) 14\n    AND pg_catalog.translate(raw, ' ,\"$*;''' OPERATOR(pg_catalog.||) pg_catalog.chr(9) OPERATOR(pg_catalog.||) pg_catalog.chr(92), '') OPERATOR(pg_catalog.=) raw THEN\n    RETURN",
 		new:  "IF true THEN\n    RETURN",
 		pkg:  "tokens", tests: "TestRowTokenFastPath",
 	},
