@@ -66,13 +66,16 @@ func newer(installed int) error {
 func Install(ctx context.Context, conn *pgx.Conn) (Report, error) {
 	before, err := look(ctx, conn)
 	if err != nil {
-		return Report{}, err
+		return Report{}, HintOwner(err)
 	}
 	if before.version > SchemaVersion() {
 		return Report{}, newer(before.version)
 	}
 	if err := runScript(ctx, conn, InstallSQL()); err != nil {
-		return Report{}, err
+		if before.version == 0 {
+			return Report{}, hinted(err, "Use a superuser, or a role that owns the database and has CREATEROLE.")
+		}
+		return Report{}, HintOwner(err)
 	}
 	after, err := look(ctx, conn)
 	if err != nil {
@@ -85,10 +88,10 @@ func Install(ctx context.Context, conn *pgx.Conn) (Report, error) {
 func Uninstall(ctx context.Context, conn *pgx.Conn) (Report, error) {
 	before, err := look(ctx, conn)
 	if err != nil {
-		return Report{}, err
+		return Report{}, HintOwner(err)
 	}
 	if err := runScript(ctx, conn, UninstallSQL()); err != nil {
-		return Report{}, err
+		return Report{}, HintOwner(err)
 	}
 	after, err := look(ctx, conn)
 	if err != nil {
@@ -107,11 +110,26 @@ func runScript(ctx context.Context, conn *pgx.Conn, sql string) error {
 	if err != nil && conn.PgConn().TxStatus() != 'I' && !conn.IsClosed() {
 		conn.PgConn().Exec(ctx, "ROLLBACK").ReadAll()
 	}
+	return err
+}
+
+// hinted gives an error of PostgreSQL its hint, and one for missing rights that has none this one.
+func hinted(err error, rights string) error {
 	var pe *pgconn.PgError
-	if errors.As(err, &pe) && pe.Hint != "" {
+	switch {
+	case !errors.As(err, &pe):
+	case pe.Hint != "":
 		return fmt.Errorf("%w\n%s", err, pe.Hint)
+	case pe.Code == "42501": // insufficient_privilege
+		return fmt.Errorf("%w\n%s", err, rights)
 	}
 	return err
+}
+
+// HintOwner adds to an error for missing rights on a schema that is there who has them. It names no GRANT: a member of
+// fence_owner can take every guard away.
+func HintOwner(err error) error {
+	return hinted(err, "Use a superuser, or the role that installed the schema: a member of fence_owner, which an application's role should not be.")
 }
 
 type seen struct {

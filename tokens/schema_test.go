@@ -112,6 +112,9 @@ func TestInstallWithoutSuperuser(t *testing.T) {
 			t.Fatal("without CREATEROLE:", err)
 		}
 		maker := c.Connect(t, db, "maker")
+		if _, err := Install(ctx, c.Connect(t, second, "maker")); err == nil || !strings.HasSuffix(err.Error(), "\nUse a superuser, or a role that owns the database and has CREATEROLE.") {
+			t.Error("in another's database:", err)
+		}
 		mustInstall(t, maker)
 		if r := mustInstall(t, maker); len(r.Changes) != 0 {
 			t.Errorf("again: %+v", r)
@@ -133,6 +136,16 @@ func TestInstallWithoutSuperuser(t *testing.T) {
 		}
 		if _, err := Status(ctx, ctl, ""); err != nil {
 			t.Error(err)
+		}
+		for _, role := range []string{"ctl", "plain"} { // one reads the version, the other does not
+			other := c.Connect(t, db, role)
+			_, install := Install(ctx, other)
+			_, uninstall := Uninstall(ctx, other)
+			for _, err := range []error{install, uninstall} {
+				if err == nil || !strings.Contains(err.Error(), "42501") || !strings.Contains(err.Error(), "\nUse a superuser, or the role that installed the schema") {
+					t.Errorf("%s, who may not: %v", role, err)
+				}
+			}
 		}
 		// What the error told the DBA: the roles are there by now, the membership is missing.
 		c.Exec(t, second, "GRANT fence_owner TO plain")

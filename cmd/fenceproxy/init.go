@@ -237,7 +237,7 @@ func printGrants(ctx context.Context, out io.Writer, conn *pgx.Conn, role string
 func uninstall(cmd *cobra.Command, conn *pgx.Conn, where string, yes bool) error {
 	installed, err := tokens.InstalledVersion(cmd.Context(), conn)
 	if err != nil {
-		return err
+		return fmt.Errorf("database %s: %w", where, tokens.HintOwner(err))
 	}
 	if installed == 0 {
 		_, err := fmt.Fprintf(cmd.OutOrStdout(), "database %s: nothing to do, there is no fence schema\n", where)
