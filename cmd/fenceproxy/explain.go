@@ -36,6 +36,7 @@ type explainedStatement struct {
 	Fences   []string `json:"fences"`
 	Action   string   `json:"action"`
 	Refusal  string   `json:"refusal,omitempty"`  // SQLSTATE
+	Hint     string   `json:"hint,omitempty"`     // of the refusal: how to say it instead
 	Injected string   `json:"injected,omitempty"` // SQL of the simple protocol; the extended protocol runs the same guard
 	Sent     string   `json:"sent,omitempty"`     // the statement with its row tokens, when it is not sent as it is
 }
@@ -211,6 +212,11 @@ func (e *explained) write(w io.Writer) error {
 		return err
 	}
 	for _, s := range e.Statements {
+		if s.Hint != "" {
+			if _, err := fmt.Fprintf(w, "\nhint for %d:%d:\n  %s\n", s.Line, s.Column, s.Hint); err != nil {
+				return err
+			}
+		}
 		if s.Injected != "" {
 			if _, err := fmt.Fprintf(w, "\nin front of %d:%d:\n  %s;\n", s.Line, s.Column, s.Injected); err != nil {
 				return err

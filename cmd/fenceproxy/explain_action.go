@@ -21,7 +21,13 @@ func decide(c *config.Config, st *rewrite.Statement, e *explainedStatement) {
 		e.Action = "forward (mode observe); enforce would: " + action
 		return
 	}
-	e.Action, e.Refusal = action+withoutToken(c, st, code), code
+	e.Action, e.Refusal = action, code
+	if fate := withoutToken(c, st, code); fate != "" {
+		e.Action = strings.TrimSuffix(action, passesWithoutToken) + "; without a token: " + fate + " (tokenless: " + string(c.Tokenless) + ")"
+	}
+	if st.Refuse != nil {
+		e.Hint = st.Refuse.Hint
+	}
 	var guards []string
 	if session {
 		guards = append(guards, string(tokens.AppendGuardSession(nil, c.BareFence(), c.Opaque == config.OpaqueAllow)))
@@ -45,18 +51,29 @@ func decide(c *config.Config, st *rewrite.Statement, e *explainedStatement) {
 	e.Injected = strings.Join(guards, "; ")
 }
 
-// withoutToken says what sessions without a token meet besides (relay.Config.Tokenless).
+// passesWithoutToken is the end of an action that says what opaque: allow is to sessions without a token.
+const passesWithoutToken = "; without one: forward"
+
+// withoutToken is what tokenless makes of the statement in a session without a token (relay.Config.Tokenless); "" for what
+// fences and opaque: reject refuse there anyway, and for what it does not touch.
 func withoutToken(c *config.Config, st *rewrite.Statement, code string) string {
 	opaque := st.Effect >= rewrite.EffectOpaque
+	refused := "refuse with " + tokens.CodeRequired
 	switch {
-	case code != "" || c.Tokenless == config.TokenlessReadWrite || c.Tokenless == config.TokenlessOpaqueReadOnly && !opaque:
+	case code != "" || c.Tokenless == config.TokenlessReadWrite || opaque && c.Opaque == config.OpaqueReject:
+		return ""
+	case !st.Fences.Empty() || !st.RowFences.Empty() || !st.NewRows.Empty():
+		return ""
+	case st.MayLiftReadOnly:
+		return refused + " up to PostgreSQL 15"
+	case c.Tokenless == config.TokenlessOpaqueReadOnly && !opaque:
 		return ""
 	case st.Kind == rewrite.KindNoBlock || st.Kind == rewrite.KindCommitPrepared || st.PastReadOnly:
-		return "; without a token: refuse with " + tokens.CodeRequired + " (tokenless: " + string(c.Tokenless) + ")"
+		return refused
 	}
 	switch st.Kind {
 	case rewrite.KindOther, rewrite.KindExecute, rewrite.KindDeclare, rewrite.KindFetch, rewrite.KindCopyIn, rewrite.KindCopyOut, rewrite.KindCall, rewrite.KindDo:
-		return "; without a token: read-only (tokenless: " + string(c.Tokenless) + ")"
+		return "read-only"
 	}
 	return ""
 }
@@ -95,14 +112,14 @@ func enforced(c *config.Config, st *rewrite.Statement, written []string) (action
 		if isCall && c.OpaqueCall == config.OpaqueCallAllow && len(written) == 0 {
 			return "forward (opaque_call: allow)", "", nil, false
 		}
-		without := "forward"
+		without := passesWithoutToken
 		if c.Opaque == config.OpaqueReject {
-			without = "refuse with " + tokens.CodeRequired
+			without = "; without one: refuse with " + tokens.CodeRequired
 		}
 		if len(written) > 0 {
 			return guardText(written) + " and the session's other fences, then forward", "", written, !isCall || c.OpaqueCall != config.OpaqueCallAllow
 		}
-		return "with a token: guard the session's fences, then forward; without one: " + without, "", nil, true
+		return "with a token: guard the session's fences, then forward" + without, "", nil, true
 	case rewrite.EffectWrite:
 		if len(written) > 0 {
 			return guardText(written) + ", then forward", "", written, false

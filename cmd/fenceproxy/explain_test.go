@@ -59,6 +59,30 @@ executes nothing: its error goes to the client. What it can parse is taken for a
 in front of 1:1:
   SELECT fence.guard(ARRAY['a','b'],'');
 `},
+		{"sessions without a token", []string{"--fence=billing=invoices", "--tokenless=readonly", "SELECT f(1); RESET transaction_read_only; VACUUM; DELETE FROM invoices"}, "", `
+  at  | statement |            kind             | effect | fences  |                                                  action
+------+-----------+-----------------------------+--------+---------+----------------------------------------------------------------------------------------------------------
+ 1:1  | SELECT    | other                       | opaque |         | with a token: guard the session's fences, then forward; without a token: read-only (tokenless: readonly)
+ 1:14 | RESET     | set                         | none   |         | forward; without a token: refuse with ZF002 up to PostgreSQL 15 (tokenless: readonly)
+ 1:43 | VACUUM    | refuses a transaction block | write  |         | forward; no guard can run in front of it; without a token: refuse with ZF002 (tokenless: readonly)
+ 1:51 | DELETE    | other                       | write  | billing | guard billing, then forward
+(4 rows)
+
+in front of 1:1:
+  SELECT fence.guard_session('billing',true);
+
+in front of 1:51:
+  SELECT fence.guard(ARRAY['billing'],'billing');
+`},
+		{"opaque: reject comes first", []string{"--fence=billing=invoices", "--tokenless=readonly", "--opaque=reject", "DO ''"}, "", `
+ at  | statement | kind | effect | fences |                                         action
+-----+-----------+------+--------+--------+----------------------------------------------------------------------------------------
+ 1:1 | DO        | do   | opaque |        | with a token: guard the session's fences, then forward; without one: refuse with ZF002
+(1 row)
+
+in front of 1:1:
+  SELECT fence.guard_session('billing',false);
+`},
 		{"JSON", []string{"--json", "--fence=a=t", "TRUNCATE t"}, "", `
 {
   "statements": [
@@ -142,6 +166,9 @@ in front of 1:36:
 
 in front of 1:1:
   SELECT fence.guard_session('work',true);
+
+hint for 1:36:
+  Name the columns: INSERT INTO table (a, b) VALUES ...
 `, "")
 	fenceproxy(t, "explain", "--config", file, "--dsn", "postgres://postgres@127.0.0.1:1/x", sql).want(t, exitFailure, "",
 		"fenceproxy: cannot connect to 127.0.0.1:1, database \"x\", user \"postgres\": dial tcp 127.0.0.1:1: connect: connection refused\n")

@@ -27,7 +27,10 @@ func (o *initOptions) rowFences() ([]config.Fence, error) {
 			return c.Fences, nil
 		}
 	}
-	return nil, wrongConfig(errors.New("no fence has a row_token: --row-tokens needs --config FILE"))
+	if o.file == "" {
+		return nil, wrongConfig(errors.New("--row-tokens needs --config FILE: only a file can give a fence its row_token"))
+	}
+	return nil, wrongConfig(fmt.Errorf("%s: no fence has a row_token", o.file))
 }
 
 // runRowTokens says which columns are to be added, and adds them unless it is only to be shown.
@@ -39,6 +42,9 @@ func runRowTokens(ctx context.Context, out io.Writer, conn *pgx.Conn, o *trigger
 	if print {
 		for _, problem := range plan.Problems {
 			fmt.Fprintf(out, "-- problem: %s\n", problem)
+		}
+		for _, note := range plan.Notes {
+			fmt.Fprintf(out, "-- note: %s\n", note)
 		}
 		_, err := io.WriteString(out, plan.SQL(o.wait))
 		return err
@@ -56,6 +62,9 @@ func runRowTokens(ctx context.Context, out io.Writer, conn *pgx.Conn, o *trigger
 	}
 	for _, problem := range plan.Problems {
 		fmt.Fprintf(out, "problem: %s\n", problem)
+	}
+	for _, note := range plan.Notes {
+		fmt.Fprintf(out, "note: %s\n", note)
 	}
 	if !o.dryRun && len(plan.Adds) > 0 {
 		if err := plan.Add(ctx, conn, o.wait); err != nil {

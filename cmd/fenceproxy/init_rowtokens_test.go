@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"strings"
 	"testing"
 )
@@ -49,6 +50,43 @@ func TestInitRowTokens(t *testing.T) {
 	}
 }
 
+// What a configuration of row tokens has wrong is told before anything is done, and what a database refuses with a way on.
+func TestInitRowTokensRefused(t *testing.T) {
+	c, db, dsn := installed(t)
+	c.Exec(t, db, "CREATE TABLE jobs (id int)")
+	file := write(t, "f.yaml", "fences: [{name: jobs/*, tables: [jobs, nowhere], row_token: tok}]\n")
+	fenceproxy(t, "init", "--dsn", dsn, "--row-tokens").want(t, exitUsage, "", "fenceproxy: --row-tokens needs --config FILE: only a file can give a fence its row_token\n")
+	plain := write(t, "plain.yaml", "fences: [{name: jobs/*, tables: [jobs]}]\n")
+	fenceproxy(t, "init", "--dsn", dsn, "--row-tokens", "--config", plain).want(t, exitUsage, "", "fenceproxy: "+plain+": no fence has a row_token\n")
+
+	const add = `ALTER TABLE "public"."jobs" ADD COLUMN IF NOT EXISTS "tok" bigint NOT NULL DEFAULT 0`
+	fenceproxy(t, "init", "--dsn", dsn, "--row-tokens", "--config", file, "--dry-run").want(t, exitOK, "row tokens, not done:\n  "+add+"\nnote: fence jobs/*: nowhere matches no table\n", "")
+	if o := fenceproxy(t, "init", "--dsn", dsn, "--row-tokens", "--config", file, "--print"); !strings.HasPrefix(o.out, "-- note: fence jobs/*: nowhere matches no table\nBEGIN;\n") {
+		t.Errorf("%+v", o)
+	}
+	tx, err := c.Connect(t, db, "postgres").Begin(context.Background())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback(context.Background())
+	if _, err := tx.Exec(context.Background(), "INSERT INTO jobs VALUES (1)"); err != nil {
+		t.Fatal(err)
+	}
+	o := fenceproxy(t, "init", "--dsn", dsn, "--row-tokens", "--config", file, "--lock-timeout", "50ms")
+	if o.code != exitFailure || !strings.HasSuffix(o.err, "(SQLSTATE 55P03); somebody is using the table: try again at a quieter time, or wait longer; no column was added\n") {
+		t.Errorf("%+v", o)
+	}
+	if err := tx.Rollback(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+
+	two := write(t, "two.yaml", "fences: [{name: jobs/*, tables: [jobs], row_token: tok}, {name: all, tables: [public.jobs], row_token: tok}]\n")
+	o = fenceproxy(t, "check", two, "--dsn", dsn)
+	if o.code != exitRefused || !strings.Contains(o.out, "problem: \"public\".\"jobs\": several fences with row tokens claim it: jobs/*, all; every write to it is refused\n") {
+		t.Errorf("%+v", o)
+	}
+}
+
 func TestCheckOfRowTokens(t *testing.T) {
 	c, db, dsn := installed(t)
 	c.Exec(t, db, `CREATE TABLE invoices (id int, "Tok" int); CREATE TABLE jobs (tok bigint); CREATE TABLE jobs_1 (id int, tok bigint NOT NULL); CREATE VIEW child AS SELECT 1 AS id`)
@@ -89,6 +127,9 @@ func TestWrongRowTokens(t *testing.T) {
 
 func TestExplainRowTokens(t *testing.T) {
 	file := write(t, "f.yaml", rowConfig)
+	if o := fenceproxy(t, "explain", "--config", file, "INSERT INTO invoices VALUES (1)"); !strings.HasSuffix(o.out, "\nhint for 1:1:\n  Name the columns: INSERT INTO table (a, b) VALUES ...\n") {
+		t.Errorf("%+v", o)
+	}
 	o := fenceproxy(t, "explain", "--config", file, "UPDATE public.invoices SET a = 1; INSERT INTO jobs (id) VALUES (1)")
 	for _, text := range []string{
 		`SET "Tok" = fence.row_stamp(`, "guard billing, then forward", "guard the session's named tokens, check rows, then forward",

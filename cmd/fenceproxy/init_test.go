@@ -90,8 +90,9 @@ func TestInitTriggers(t *testing.T) {
 note: fence jobs: nowhere matches no table
 `
 	fenceproxy(t, args("--dry-run")...).want(t, exitOK, "triggers, not done:\n"+steps, "")
-	printed := fenceproxy(t, args("--print")...)
-	if printed.code != exitOK || !strings.Contains(printed.out, "CREATE OR REPLACE TRIGGER fence_guard BEFORE INSERT OR UPDATE OR DELETE OR TRUNCATE ON \"public\".\"lines_1\" FOR EACH STATEMENT EXECUTE FUNCTION fence.guard_write('', 'billing');") {
+	printed := fenceproxy(t, args("--print", "--lock-timeout", "1s")...)
+	if printed.code != exitOK || !strings.Contains(printed.out, "CREATE OR REPLACE TRIGGER fence_guard BEFORE INSERT OR UPDATE OR DELETE OR TRUNCATE ON \"public\".\"lines_1\" FOR EACH STATEMENT EXECUTE FUNCTION fence.guard_write('', 'billing');") ||
+		!strings.Contains(printed.out, "BEGIN;\nSET LOCAL search_path = pg_catalog, pg_temp;\nSET LOCAL lock_timeout = 1000;\n") {
 		t.Errorf("%+v", printed)
 	}
 	const schema = "database DB: nothing to do, schema fence has version N\ncontrol role postgres has all the rights it needs\n"

@@ -89,7 +89,7 @@ func runTriggers(ctx context.Context, out io.Writer, conn *pgx.Conn, o *triggerO
 		for _, note := range plan.Notes {
 			fmt.Fprintf(out, "-- note: %s\n", note)
 		}
-		_, err := io.WriteString(out, plan.SQL())
+		_, err := io.WriteString(out, plan.SQL(o.wait))
 		return err
 	}
 	if len(plan.Steps) == 0 {

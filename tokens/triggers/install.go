@@ -51,7 +51,7 @@ func removal(ctx context.Context, q catalog.Querier) (*Plan, error) {
 	}
 	for _, e := range eventTriggers {
 		if slices.Contains(s.watches, e.name) {
-			p.step("DROP EVENT TRIGGER "+e.name+";", "the database: drop the event trigger %s", e.name)
+			p.step("DROP EVENT TRIGGER IF EXISTS "+e.name+";", "the database: drop the event trigger %s", e.name)
 		}
 	}
 	var all []found
@@ -71,15 +71,12 @@ func removal(ctx context.Context, q catalog.Querier) (*Plan, error) {
 }
 
 func change(ctx context.Context, conn *pgx.Conn, wait time.Duration, plan func(pgx.Tx) (*Plan, error)) (*Plan, error) {
-	if wait == 0 {
-		wait = 5 * time.Second
-	}
 	tx, err := conn.BeginTx(ctx, pgx.TxOptions{IsoLevel: pgx.ReadCommitted, AccessMode: pgx.ReadWrite})
 	if err != nil {
 		return nil, err
 	}
 	defer tx.Rollback(context.WithoutCancel(ctx))
-	_, err = tx.Exec(ctx, fmt.Sprintf("SET LOCAL search_path = pg_catalog, pg_temp; SET LOCAL standard_conforming_strings = on; SET LOCAL lock_timeout = %d", max(wait.Milliseconds(), 1)))
+	_, err = tx.Exec(ctx, fmt.Sprintf("SET LOCAL search_path = pg_catalog, pg_temp; SET LOCAL standard_conforming_strings = on; SET LOCAL lock_timeout = %d", lockTimeout(wait)))
 	if err == nil {
 		_, err = tx.Exec(ctx, "SELECT pg_catalog.pg_advisory_xact_lock(1178947139, 0)") // as tokens.Install: one at a time
 	}
@@ -104,6 +101,14 @@ func change(ctx context.Context, conn *pgx.Conn, wait time.Duration, plan func(p
 		return nil, fmt.Errorf("the database changed meanwhile, nothing was done: run it again (%s)", again.Steps[0].Text)
 	}
 	return p, tx.Commit(ctx)
+}
+
+// lockTimeout is in milliseconds.
+func lockTimeout(wait time.Duration) int64 {
+	if wait == 0 {
+		wait = 5 * time.Second
+	}
+	return max(wait.Milliseconds(), 1)
 }
 
 func stepError(s Step, err error) error {

@@ -39,10 +39,10 @@ the database: create the event trigger that watches DDL (2 of 2)`
 	}
 	expect(t, "notes", strings.Join(before.Notes, "; "), `fence f: public.nowhere matches no table; "public"."seen" is a view, which can have no guard: the tables below it need one`)
 	expect(t, "the plan changed nothing", w.su.do("SELECT count(*) FROM pg_trigger WHERE NOT tgisinternal AND tgrelid::regclass::text NOT LIKE 'fence.%'"), "ok:0")
-	if p := w.install(c); p.SQL() != before.SQL() {
-		t.Errorf("Install did\n%s\nwhere the plan was\n%s", p.SQL(), before.SQL())
+	if p := w.install(c); p.SQL(0) != before.SQL(0) {
+		t.Errorf("Install did\n%s\nwhere the plan was\n%s", p.SQL(0), before.SQL(0))
 	}
-	if p := w.install(c); len(p.Steps) != 0 || p.SQL() != "" {
+	if p := w.install(c); len(p.Steps) != 0 || p.SQL(0) != "" {
 		t.Errorf("the second time: %+v", p.Steps)
 	}
 	gone, err := Remove(ctx, w.su.Conn, 0)
@@ -56,7 +56,7 @@ the database: create the event trigger that watches DDL (2 of 2)`
 		t.Errorf("removed again: %+v, %v", gone, err)
 	}
 	// the text does the same
-	w.su.must(before.SQL())
+	w.su.must(before.SQL(0))
 	if p := w.compare(c); len(p.Steps) != 0 {
 		t.Errorf("after running the printed SQL: %+v", p.Steps)
 	}
@@ -65,6 +65,9 @@ the database: create the event trigger that watches DDL (2 of 2)`
 	expect(t, "left", w.su.do("SELECT (SELECT count(*) FROM pg_event_trigger) + (SELECT count(*) FROM pg_trigger WHERE NOT tgisinternal)"), "ok:0")
 	if _, err := Install(ctx, w.su.Conn, c, 0); !errors.Is(err, ErrNoFunctions) {
 		t.Errorf("without the schema: %v", err)
+	}
+	if notes := w.compare(c).Notes; len(notes) == 0 || !strings.HasPrefix(notes[0], "schema fence, whose functions triggers call, is not there") {
+		t.Errorf("without the schema: %q", notes)
 	}
 }
 

@@ -2,9 +2,11 @@ package triggers
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -36,19 +38,22 @@ type Plan struct {
 	Watched bool         // the event triggers are there
 }
 
-// SQL is the text of all steps, one transaction for psql. Empty without steps.
-func (p *Plan) SQL() string {
+// SQL is the text of all steps, one transaction for psql, which gives up as Install does. Empty without steps.
+func (p *Plan) SQL(wait time.Duration) string {
 	if len(p.Steps) == 0 {
 		return ""
 	}
 	var b strings.Builder
-	b.WriteString("BEGIN;\nSET LOCAL search_path = pg_catalog, pg_temp;\n")
+	fmt.Fprintf(&b, "BEGIN;\nSET LOCAL search_path = pg_catalog, pg_temp;\nSET LOCAL lock_timeout = %d;\n", lockTimeout(wait))
 	for _, s := range p.Steps {
 		fmt.Fprintf(&b, "-- %s\n%s\n", strings.ReplaceAll(s.Text, "\n", " "), s.SQL)
 	}
 	b.WriteString("COMMIT;\n")
 	return b.String()
 }
+
+// ErrTwoRowTokens is in the error of Compare and of Install when fences with row tokens share a table: a row has one.
+var ErrTwoRowTokens = errors.New("several fences with row tokens claim it")
 
 // wanted is a fenced relation with its fences.
 type wanted struct {
@@ -85,6 +90,9 @@ func Compare(ctx context.Context, q catalog.Querier, c Config) (*Plan, error) {
 		return nil, err
 	}
 	p := &Plan{}
+	if !server.installed {
+		p.Notes = append(p.Notes, "schema fence, whose functions triggers call, is not there or too old: fenceproxy init installs it")
+	}
 	all, unmatched := want(tree, c.Fences)
 	for _, u := range unmatched {
 		p.Notes = append(p.Notes, u)
@@ -107,7 +115,7 @@ func Compare(ctx context.Context, q catalog.Querier, c Config) (*Plan, error) {
 			p.add(c, server, w, row, w.exposed, arguments(c.Bare, w.exposed), present.on(w.Relation, row), has && rows[parent.OID])
 		}
 		if len(w.tokens) > 1 {
-			return nil, fmt.Errorf("%s has row tokens of %d fences, and a row has one", w.Relation, len(w.tokens))
+			return nil, fmt.Errorf("%s: %w: %s, %s", w.Relation, ErrTwoRowTokens, w.tokens[0].Name, w.tokens[1].Name)
 		}
 		for _, t := range w.tokens {
 			args := []string{c.Bare, t.Name, map[bool]string{true: "rewrite", false: "reject"}[t.Rewrite]}

@@ -2,6 +2,7 @@ package dbcheck
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -43,6 +44,9 @@ func Describe(ctx context.Context, conn *pgx.Conn, fences []config.Fence, bare s
 		return nil, err
 	}
 	plan, err := triggers.Compare(ctx, conn, triggers.Config{Fences: Fences(fences), Bare: bare})
+	if errors.Is(err, triggers.ErrTwoRowTokens) {
+		return &Description{Findings: []Finding{{Problem, err.Error() + "; every write to it is refused"}}}, nil
+	}
 	if err != nil {
 		return nil, err
 	}

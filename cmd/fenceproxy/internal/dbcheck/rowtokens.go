@@ -2,11 +2,13 @@ package dbcheck
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/fenceproxy/fenceproxy/cmd/fenceproxy/internal/config"
 	"github.com/fenceproxy/fenceproxy/tokens/catalog"
@@ -89,6 +91,7 @@ func columnFindings(columns []rowColumn) []Finding {
 type ColumnPlan struct {
 	Adds     []string // statements, without semicolons
 	Problems []string // what is there and cannot be used, or added here
+	Notes    []string // what of the configuration is not there
 }
 
 // PlanColumns reads what is there; it changes nothing. conn is not in a transaction.
@@ -119,6 +122,14 @@ func PlanColumns(ctx context.Context, conn *pgx.Conn, fences []config.Fence) (*C
 				seen[add] = true
 				p.Adds = append(p.Adds, add)
 			}
+		}
+	}
+	for i, f := range fences {
+		if f.RowToken == "" {
+			continue
+		}
+		for _, u := range snapshot.Fences[i].Unmatched {
+			p.Notes = append(p.Notes, fmt.Sprintf("fence %s: %s matches no table", f.Name, u.Text))
 		}
 	}
 	for i := range partitions {
@@ -160,11 +171,26 @@ func (p *ColumnPlan) Add(ctx context.Context, conn *pgx.Conn, wait time.Duration
 		}
 		for _, add := range p.Adds {
 			if _, err := tx.Exec(ctx, add); err != nil {
-				return fmt.Errorf("%s: %w", add, err)
+				return addError(add, err)
 			}
 		}
 		return nil
 	})
+}
+
+func addError(add string, err error) error {
+	var pg *pgconn.PgError
+	if !errors.As(err, &pg) {
+		return fmt.Errorf("%s: %w", add, err)
+	}
+	hint := ""
+	switch pg.Code {
+	case "42501":
+		hint = "; the table's owner or a superuser can"
+	case "55P03":
+		hint = "; somebody is using the table: try again at a quieter time, or wait longer"
+	}
+	return fmt.Errorf("%s: %w%s; no column was added", add, err, hint)
 }
 
 func lockTimeout(wait time.Duration) string {
