@@ -39,7 +39,7 @@ test-matrix: tools
 		dir=$$(test/stack/server.sh $$major) || exit 1; \
 		echo "PostgreSQL $$major in $$dir"; \
 		FENCEPROXY_TEST_PG=$$dir FENCEPROXY_TEST_PG_MAJOR=$$major \
-			$(GO) test -count=1 -p 1 -timeout 20m ./tokens/... ./test/conversation ./test/e2e || failed="$$failed $$major"; \
+			$(GO) test -count=1 -p 1 -timeout 20m ./tokens/... ./rewrite ./test/conversation ./test/e2e || failed="$$failed $$major"; \
 	done; \
 	test -z "$$failed" || { echo "failed:$$failed" >&2; exit 1; }
 

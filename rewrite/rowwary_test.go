@@ -24,6 +24,9 @@ func TestI3TokenThatChangesWithinAStatement(t *testing.T) {
 				"INSERT INTO t (id, a) VALUES (1, 77) ON CONFLICT (id) DO UPDATE SET b = lower_token()",
 				"MERGE INTO t USING src ON t.id = 1 AND src.id = 5 WHEN MATCHED THEN UPDATE SET b = lower_token()",
 			} {
+				if !hasForm(conn, sql) {
+					continue
+				}
 				an := a.Analyze(&sc, []byte(sql), Settings{})
 				if !an.Spliced() {
 					t.Errorf("%s%s: %s is not spliced", name, scope, sql)
