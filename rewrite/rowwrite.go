@@ -110,6 +110,12 @@ var allRows = &Refusal{
 	Hint:    "DELETE the rows that the session's tokens are for.",
 }
 
+var scopedCopy = &Refusal{
+	Code:    "ZF004",
+	Message: "the fences of the rows that COPY FROM brings cannot be told",
+	Hint:    "Copy into a table of your own and INSERT ... SELECT from it, with a list of columns.",
+}
+
 // copyRows judges COPY ... FROM: nothing can be spliced into its data, so the stamp must be in it or be the default.
 func (j *judge) copyRows(x *pg.CopyStmt) {
 	f := j.rowFence(x.Relation)
@@ -120,7 +126,7 @@ func (j *judge) copyRows(x *pg.CopyStmt) {
 	j.target(x.Relation, x)
 	j.writes = j.writes[:len(j.writes)-1]
 	if f.scope != nil {
-		j.refuseRow(unscoped(f))
+		j.refuseRow(scopedCopy)
 		return
 	}
 	if len(x.Attlist) == 0 { // all columns, the row token's too, are in the data
@@ -140,5 +146,5 @@ func (j *judge) copyRows(x *pg.CopyStmt) {
 		}
 	}
 	j.refuseRow(cannotStamp("COPY FROM into this table",
-		"Make fence.row_default(...) the default of its row token's column, copy that column too, or copy into a table of your own and INSERT ... SELECT from it."))
+		"Make fence.row_default("+f.args+") the default of column "+quoteName(f.column)+", copy that column too, or copy into a table of your own and INSERT ... SELECT from it."))
 }

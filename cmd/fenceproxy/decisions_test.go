@@ -77,6 +77,24 @@ func TestDecisionLog(t *testing.T) {
 	}
 }
 
+// A statement that its own row refuses says so in both logs, with the word of the metric.
+func TestDecisionOfARow(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "decisions.jsonl")
+	s := startServe(t, func(c *config.Config) {
+		c.Decisions, c.DecisionFile = config.DecisionsRejections, path
+		c.Fences = []config.Fence{{Name: "jobs/*", Tables: []string{"jobs"}, RowToken: "tok", OnStale: config.OnStaleRewrite}}
+	})
+	s.cluster.Exec(t, s.db, "CREATE TABLE jobs (id int, tok int8 NOT NULL DEFAULT 0); INSERT INTO jobs VALUES (1)")
+	do(s.connect(t, ""), "UPDATE jobs SET id = 2")
+	s.eventually(t, "a line", func() bool { return len(decisions(t, path)) == 1 })
+	if d := decisions(t, path)[0]; d.Code != "ZF002" || d.By != "row" {
+		t.Errorf("%+v", d)
+	}
+	if !s.metric(t, `fenceproxy_rejections_total{by="row",code="ZF002",fence=""} 1`) || !strings.Contains(s.log.String(), `"by":"row"`) {
+		t.Error("not by the row in the metric or in the log")
+	}
+}
+
 // SIGHUP opens the file again, and turns the log on and off for sessions to come.
 func TestDecisionLogReload(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "decisions.jsonl")

@@ -51,7 +51,8 @@ func (r *recorder) ForSession(log *zap.Logger) relay.Recorder {
 	return &own
 }
 
-var rejectedBy = [...]string{relay.ByDatabase: "database", relay.ByProxy: "proxy", relay.ByShadow: "shadow"}
+// The words are those of the metric (docs/metrics.md).
+var rejectedBy = [relay.ByShadow + 1]string{relay.ByDatabase: "database", relay.ByProxy: "proxy", relay.ByRow: "row", relay.ByShadow: "shadow"}
 
 func (r *recorder) Rejected(code, fence string, by relay.By) {
 	r.Recorder.Rejected(code, fence, by)
