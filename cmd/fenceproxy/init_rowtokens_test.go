@@ -107,6 +107,24 @@ func TestCheckOfRowTokens(t *testing.T) {
 	}
 }
 
+// A mistake elsewhere hides none of a fence's: all are told at once.
+func TestWrongRowTokensAtOnce(t *testing.T) {
+	file := write(t, "f.yaml", "catalog_interval: 2h\nfences:\n  - {name: a, tables: [t], row_token: 'x y', scope: 'a/{'}\n  - {name: jobs/*, tables: [t], row_token: c, scope: 'work/{id}'}\n")
+	o := fenceproxy(t, "check", file)
+	var lines []string
+	for _, line := range strings.Split(o.err, "\n") {
+		if strings.Contains(line, "f.yaml:") {
+			lines = append(lines, line[strings.Index(line, "f.yaml:"):])
+		}
+	}
+	want := `f.yaml:1:19: 2h is out of range: want 100ms to 1h
+f.yaml:3:39: row_token: "x y" is not a column: want its name, quoted as in SQL
+f.yaml:4:12: fence "jobs/*": scope "work/{id}": with * for the column it must be the fence's name`
+	if got := strings.Join(lines, "\n"); o.code != exitUsage || got != want {
+		t.Errorf("got:\n%s\nwant:\n%s", got, want)
+	}
+}
+
 func TestWrongRowTokens(t *testing.T) {
 	for name, c := range map[string]struct{ fence, want string }{
 		"two stars":       {"name: 'a*b*'\n    tables: [t]", "more than one *"},

@@ -18,6 +18,7 @@ type file struct {
 	errs    *Errors
 	origins map[string]Origin
 	fences  []Origin // of the names of config.Fences
+	bad     []int    // indices of fences about which a problem has been told
 }
 
 func (f *file) decode(text []byte) {
@@ -241,6 +242,9 @@ func (f *file) fence(n ast.Node) {
 	f.fences = append(f.fences, place)
 	if len(fence.Tables) == 0 && !bad {
 		f.errs.add(place, "fence %s has no tables", fence.Name)
+	}
+	if bad {
+		f.bad = append(f.bad, len(f.fences)-1)
 	}
 }
 

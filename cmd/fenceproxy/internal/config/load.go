@@ -43,7 +43,7 @@ func Load(src Source) (c *Config, warnings []string, err error) {
 func (f *file) override(s *setting, name string, values []string) {
 	f.origins[s.key] = Origin{Name: name}
 	if s.kind == kindFences {
-		f.fences = nil
+		f.fences, f.bad = nil, nil
 	}
 	for _, v := range values {
 		if err := s.set(f.config, v); err != nil {

@@ -56,10 +56,10 @@ func checkColumn(v string) error {
 
 // checkRowTokens asks package rewrite what it needs of a fence.
 func (f *file) checkRowTokens() {
-	if len(f.errs.Problems) > 0 {
-		return // what is not right by itself has been told
-	}
 	for i, fence := range f.config.Fences {
+		if slices.Contains(f.bad, i) {
+			continue // what is not right by itself has been told
+		}
 		if i >= len(f.fences) || fence.RowToken == "" && fence.OnStale != OnStaleRewrite && fence.Scope == "" || len(fence.Tables) == 0 {
 			continue
 		}
