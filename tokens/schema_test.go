@@ -160,6 +160,26 @@ func TestInstallWithoutSuperuser(t *testing.T) {
 	})
 }
 
+// Who removes fenceproxy can go on to INSERT without naming the columns of row tokens.
+func TestUninstallKeepsDefaults(t *testing.T) {
+	c := pgtest.Start(t)
+	db := c.NewDatabase(t)
+	conn := c.Connect(t, db, "postgres")
+	mustInstall(t, conn)
+	const stamped = `"To k" int8 NOT NULL DEFAULT fence.row_default('jobs/*', true)`
+	c.Exec(t, db, `CREATE TABLE "J obs" (id int, `+stamped+`); CREATE TABLE parts (id int, `+stamped+`) PARTITION BY LIST (id);
+		CREATE TABLE part_1 PARTITION OF parts FOR VALUES IN (1); CREATE TABLE part_2 PARTITION OF parts FOR VALUES IN (2);
+		ALTER TABLE part_2 ALTER "To k" SET DEFAULT 7`)
+	if _, err := Uninstall(ctx, conn); err != nil {
+		t.Fatal(err)
+	}
+	c.Exec(t, db, `INSERT INTO "J obs" VALUES (1); INSERT INTO parts VALUES (1); INSERT INTO part_1 VALUES (1); INSERT INTO part_2 VALUES (2)`)
+	var got string
+	if err := conn.QueryRow(ctx, `SELECT (SELECT "To k" FROM "J obs") || ' ' || (SELECT string_agg("To k"::text, ' ' ORDER BY "To k") FROM parts)`).Scan(&got); err != nil || got != "0 0 0 7" {
+		t.Error(got, err)
+	}
+}
+
 // A schema of that name that is not ours stays as it is.
 func TestInstallRefusesAForeignSchema(t *testing.T) {
 	c := newWorld(t).c
