@@ -15,7 +15,7 @@ BEGIN
       JOIN pg_catalog.pg_proc p ON p.oid = u.refobjid JOIN pg_catalog.pg_namespace n ON n.oid = p.pronamespace
     WHERE n.nspname = 'fence' AND p.proname = 'row_default'
   LOOP
-    EXECUTE pg_catalog.format('ALTER TABLE %s ALTER COLUMN %I SET DEFAULT 0', d.relation, d.attname);
+    EXECUTE pg_catalog.format('ALTER TABLE ONLY %s ALTER COLUMN %I SET DEFAULT 0', d.relation, d.attname);
   END LOOP;
   DROP SCHEMA IF EXISTS fence CASCADE;
   -- The roles belong to the whole cluster: they stay while another database has a fence schema.
