@@ -73,10 +73,11 @@ error (exit code 2).`,
 	cmd.Flags().StringVar(&dsn, "dsn", "", "`DSN` of a database whose catalog is read first")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		c, _, err := config.Load(config.Source{File: file, Environment: os.Environ(), Flags: flags, Partial: true})
+		c, warnings, err := config.Load(config.Source{File: file, Environment: os.Environ(), Flags: flags, Partial: true})
 		if err != nil {
 			return wrongConfig(err)
 		}
+		tellWarnings(cmd, warnings)
 		sql, err := explainText(cmd, args)
 		if err != nil {
 			return err

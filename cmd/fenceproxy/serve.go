@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/signal"
 	"runtime"
@@ -55,6 +56,7 @@ configuration.`,
 			return wrongConfig(err)
 		}
 		if printConfig {
+			tellWarnings(cmd, warnings)
 			return c.Write(cmd.OutOrStdout())
 		}
 		log, err := logging.New(zapcore.AddSync(cmd.ErrOrStderr()), string(c.LogLevel), string(c.LogFormat))
@@ -70,6 +72,13 @@ configuration.`,
 		return serve(cmd.Context(), c, load, log, signals)
 	}
 	return cmd
+}
+
+// tellWarnings is for commands that have no log.
+func tellWarnings(cmd *cobra.Command, warnings []string) {
+	for _, w := range warnings {
+		fmt.Fprintf(cmd.ErrOrStderr(), "warning: %s\n", w)
+	}
 }
 
 var errForced = errors.New("ended by a second signal")

@@ -111,4 +111,14 @@ func TestPrintConfig(t *testing.T) {
 			t.Errorf("%q is not in\n%s%s", want, o.out, o.err)
 		}
 	}
+	if o.err != "" {
+		t.Errorf("warnings without a reason: %s", o.err)
+	}
+	// A variable with a typing mistake is looked for here, and in explain.
+	t.Setenv("FENCEPROXY_MOED", "off")
+	for _, args := range [][]string{{"serve", "--config", file, "--print-config"}, {"explain", "--config", file, "SELECT 1"}} {
+		if o := fenceproxy(t, args...); o.code != exitOK || o.err != "warning: environment variable FENCEPROXY_MOED is not a setting of fenceproxy\n" {
+			t.Errorf("%v: %+v", args, o)
+		}
+	}
 }
