@@ -110,7 +110,7 @@ func printFromDatabase(cmd *cobra.Command, o *initOptions) error {
 	if !o.triggers.install && !o.triggers.remove {
 		return nil
 	}
-	return runTriggers(cmd.Context(), cmd.OutOrStdout(), conn, &o.triggers, want, true)
+	return runTriggers(cmd.Context(), cmd.OutOrStdout(), conn, &o.triggers, want, fences, true)
 }
 
 func (o *initOptions) wantedTriggers() (want triggers.Config, err error) {
@@ -173,7 +173,7 @@ func runTables(ctx context.Context, out io.Writer, conn *pgx.Conn, o *triggerOpt
 	if !o.install && !o.remove {
 		return nil
 	}
-	return runTriggers(ctx, out, conn, o, want, false)
+	return runTriggers(ctx, out, conn, o, want, fences, false)
 }
 
 // controlRole is the user of a configuration's control DSN; "" without a configuration.

@@ -13,14 +13,17 @@ import (
 	"github.com/fenceproxy/fenceproxy/cmd/fenceproxy/internal/dbcheck"
 )
 
-// rowFences are the fences of the configuration, for --row-tokens.
+// rowFences are the fences of the configuration, for --row-tokens and the triggers of row tokens.
 func (o *initOptions) rowFences() ([]config.Fence, error) {
-	if !o.triggers.rowTokens {
+	if !o.triggers.rowTokens && !o.triggers.install {
 		return nil, nil
 	}
 	c, _, err := config.Load(config.Source{File: o.file, Environment: os.Environ(), Flags: o.triggers.fences, Partial: true})
 	if err != nil {
 		return nil, wrongConfig(err)
+	}
+	if !o.triggers.rowTokens {
+		return c.Fences, nil
 	}
 	for _, f := range c.Fences {
 		if f.RowToken != "" {

@@ -80,6 +80,25 @@ func TestInitRowTokensRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 
+	const problem = `fence jobs/*: "public"."jobs": column "tok" does not exist; run fenceproxy init --row-tokens`
+	const triggers = `  "public"."jobs": create the guard (jobs/*)
+  "public"."jobs": create the trigger of row tokens (jobs/*)
+note: fence jobs/*: nowhere matches no table
+problem: ` + problem + "\n"
+	for _, dry := range []string{"--dry-run", "--dry-run=false"} { // a trigger without its column would fail each write
+		o = fenceproxy(t, "init", "--dsn", dsn, "--triggers", "--no-event-triggers", "--config", file, dry)
+		if o.code != exitRefused || !strings.HasSuffix(o.out, "triggers, not done:\n"+triggers) || !strings.Contains(o.err, "no trigger was changed") {
+			t.Errorf("%+v", o)
+		}
+	}
+	if o = fenceproxy(t, "init", "--dsn", dsn, "--triggers", "--config", file, "--print"); !strings.HasPrefix(o.out, "-- problem: "+problem+"\n") {
+		t.Errorf("%+v", o)
+	}
+	c.Exec(t, db, "INSERT INTO jobs VALUES (2)") // no trigger
+	if o = fenceproxy(t, "init", "--dsn", dsn, "--triggers", "--row-tokens", "--config", file); o.code != exitOK || !strings.Contains(o.out, "done: 1 column\ntriggers:\n") {
+		t.Errorf("%+v", o)
+	}
+
 	two := write(t, "two.yaml", "fences: [{name: jobs/*, tables: [jobs], row_token: tok}, {name: all, tables: [public.jobs], row_token: tok}]\n")
 	o = fenceproxy(t, "check", two, "--dsn", dsn)
 	if o.code != exitRefused || !strings.Contains(o.out, "problem: \"public\".\"jobs\": several fences with row tokens claim it: jobs/*, all; every write to it is refused\n") {

@@ -73,8 +73,16 @@ func (o *triggerOptions) config(file string, environment []string) (triggers.Con
 	return triggers.Config{Fences: dbcheck.Fences(c.Fences), Bare: c.BareFence(), Always: o.always, Watch: !o.noEvents}, nil
 }
 
-// runTriggers says what is to be done, and does it unless it is only to be shown.
-func runTriggers(ctx context.Context, out io.Writer, conn *pgx.Conn, o *triggerOptions, want triggers.Config, print bool) error {
+// runTriggers says what is to be done, and does it unless it is only to be shown. A trigger of row tokens on a table without
+// the column would fail each write, so nothing is done then; with --row-tokens the columns are there by now, or will be.
+func runTriggers(ctx context.Context, out io.Writer, conn *pgx.Conn, o *triggerOptions, want triggers.Config, fences []config.Fence, print bool) error {
+	var problems []string
+	if o.install && !o.rowTokens {
+		var err error
+		if problems, err = dbcheck.ColumnProblems(ctx, conn, fences); err != nil {
+			return err
+		}
+	}
 	look := func() (*triggers.Plan, error) { return triggers.Compare(ctx, conn, want) }
 	do := func() (*triggers.Plan, error) { return triggers.Install(ctx, conn, want, o.wait) }
 	if o.remove {
@@ -86,6 +94,9 @@ func runTriggers(ctx context.Context, out io.Writer, conn *pgx.Conn, o *triggerO
 		return err
 	}
 	if print {
+		for _, problem := range problems {
+			fmt.Fprintf(out, "-- problem: %s\n", problem)
+		}
 		for _, note := range plan.Notes {
 			fmt.Fprintf(out, "-- note: %s\n", note)
 		}
@@ -94,7 +105,7 @@ func runTriggers(ctx context.Context, out io.Writer, conn *pgx.Conn, o *triggerO
 	}
 	if len(plan.Steps) == 0 {
 		fmt.Fprintf(out, "triggers: nothing to do, %d in place\n", inPlace(plan))
-	} else if o.dryRun {
+	} else if o.dryRun || len(problems) > 0 {
 		fmt.Fprintln(out, "triggers, not done:")
 	} else {
 		fmt.Fprintln(out, "triggers:")
@@ -104,6 +115,12 @@ func runTriggers(ctx context.Context, out io.Writer, conn *pgx.Conn, o *triggerO
 	}
 	for _, note := range plan.Notes {
 		fmt.Fprintf(out, "note: %s\n", note)
+	}
+	for _, problem := range problems {
+		fmt.Fprintf(out, "problem: %s\n", problem)
+	}
+	if len(problems) > 0 {
+		return refused(errors.New("triggers of row tokens would fail each write to these tables: no trigger was changed"))
 	}
 	if o.dryRun || len(plan.Steps) == 0 {
 		return nil

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -85,6 +86,25 @@ func columnFindings(columns []rowColumn) []Finding {
 		}
 	}
 	return findings
+}
+
+// ColumnProblems are those columns of tables on account of which a trigger of row tokens would fail each write. It changes
+// nothing. conn is not in a transaction.
+func ColumnProblems(ctx context.Context, conn *pgx.Conn, fences []config.Fence) ([]string, error) {
+	snapshot, err := catalog.Read(ctx, conn, Fences(fences))
+	if err != nil {
+		return nil, err
+	}
+	var problems []string
+	columns := rowColumns(snapshot, fences)
+	for _, f := range columnFindings(slices.DeleteFunc(columns, func(r rowColumn) bool { // views have no such trigger
+		return r.member.Kind == catalog.View || r.member.Kind == catalog.Materialized
+	})) {
+		if f.Severity == Problem {
+			problems = append(problems, f.Text)
+		}
+	}
+	return problems, nil
 }
 
 // ColumnPlan is what separates the tables of a database from a configuration with row tokens.
