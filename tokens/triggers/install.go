@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -111,6 +112,19 @@ func lockTimeout(wait time.Duration) int64 {
 	return max(wait.Milliseconds(), 1)
 }
 
+// whoMay has the rights that a step takes.
+func whoMay(sql string) string {
+	switch {
+	case strings.Contains(sql, " EVENT TRIGGER "):
+		return "; a superuser can"
+	case strings.Contains(sql, "ROLE fence_owner"):
+		return "; a superuser can, or the role that installed schema fence, if it may create triggers on the table"
+	case strings.HasPrefix(sql, "CREATE "):
+		return "; the table's owner or a superuser can, or grant TRIGGER on the table"
+	}
+	return "; the table's owner or a superuser can"
+}
+
 func stepError(s Step, err error) error {
 	var pg *pgconn.PgError
 	if !errors.As(err, &pg) {
@@ -119,7 +133,7 @@ func stepError(s Step, err error) error {
 	hint := ""
 	switch pg.Code {
 	case "42501":
-		hint = "; the tables' owner or a superuser can, or grant TRIGGER on the table"
+		hint = whoMay(s.SQL)
 	case "55P03":
 		hint = "; somebody is writing the table: try again at a quieter time, or wait longer"
 	}

@@ -99,6 +99,15 @@ func TestInstallIsOneTransaction(t *testing.T) {
 		t.Error(err)
 	}
 	expect(t, "states", states(w.compare(c)), "")
+	// To drop takes more than to create, and event triggers take a superuser: the error says whom.
+	if _, err := Remove(ctx, app.Conn, 0); err == nil || !strings.HasSuffix(err.Error(), "; the table's owner or a superuser can; nothing was done") {
+		t.Errorf("not the owner removes: %v", err)
+	}
+	c.Watch = true
+	w.install(c)
+	if _, err := Remove(ctx, app.Conn, 0); err == nil || !strings.HasSuffix(err.Error(), "(SQLSTATE 42501); a superuser can; nothing was done") {
+		t.Errorf("event triggers removed by an owner: %v", err)
+	}
 }
 
 // A table that is no longer in the configuration keeps its guard, and that is told.
