@@ -62,7 +62,7 @@ func withoutToken(c *config.Config, st *rewrite.Statement, code string) string {
 	switch {
 	case code != "" || c.Tokenless == config.TokenlessReadWrite || opaque && c.Opaque == config.OpaqueReject:
 		return ""
-	case !st.Fences.Empty() || !st.RowFences.Empty() || !st.NewRows.Empty():
+	case !st.Fences.Empty():
 		return ""
 	case st.MayLiftReadOnly:
 		return refused + " up to PostgreSQL 15"

@@ -167,6 +167,9 @@ func TestExplainRowTokens(t *testing.T) {
 	if o := fenceproxy(t, "explain", "--config", file, "INSERT INTO invoices VALUES (1)"); !strings.HasSuffix(o.out, "\nhint for 1:1:\n  Name the columns: INSERT INTO table (a, b) VALUES ...\n") {
 		t.Errorf("%+v", o)
 	}
+	if o := fenceproxy(t, "explain", "--config", file, "--tokenless", "readonly", "UPDATE jobs SET a = 1 WHERE id = 1; UPDATE invoices SET a = 1"); !strings.Contains(o.out, "| check rows, then forward; without a token: read-only (tokenless: readonly)\n") || !strings.Contains(o.out, "| guard billing, then forward\n") {
+		t.Errorf("%+v", o)
+	}
 	o := fenceproxy(t, "explain", "--config", file, "UPDATE public.invoices SET a = 1; INSERT INTO jobs (id) VALUES (1)")
 	for _, text := range []string{
 		`SET "Tok" = fence.row_stamp(`, "guard billing, then forward", "guard the session's named tokens, check rows, then forward",
