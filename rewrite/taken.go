@@ -29,13 +29,16 @@ func (t *Table) typeOf(column string) string {
 	return ""
 }
 
+// AsksForColumns reports whether there are texts whose meaning depends on what the catalog tells of columns.
+func (a *Analyzer) AsksForColumns() bool { return a.rows != nil && a.rows.catalog != nil }
+
 // Holds reports whether what the plan has taken from the catalog is still so: a plan that was made before is to be asked
 // again each time that it is run.
 func (a *Analyzer) Holds(p *Plan) bool {
 	if p.catalog == 0 {
 		return true
 	}
-	if a.rows == nil || a.rows.catalog == nil {
+	if !a.AsksForColumns() {
 		return false
 	}
 	if a.fresh(p) {

@@ -91,6 +91,8 @@ type Engine struct {
 	analyzer    *rewrite.Analyzer
 	ddl         rewrite.CatalogChange // by what was sent since the session was last outside a transaction
 	ddlUntil    uint64                // the segment that the last of it was sent in
+	ddlChained  uint64                // the segment that a COMMIT or ROLLBACK AND CHAIN behind it was sent in, 0 for none
+	chainSent   bool                  // sentStatement met one, and no DDL behind it
 	ddlInDoubt  bool                  // other sessions cannot rely on columns for it
 	savepoints  bool                  // there may be some: a failed transaction is not lost
 	scratch     rewrite.Scratch

@@ -74,7 +74,7 @@ func (l *eventLoop) post(f func()) {
 	l.mail = append(l.mail, f)
 	if !l.rung {
 		l.rung = true
-		unix.Write(l.bell, []byte{1, 0, 0, 0, 0, 0, 0, 0}) // can only fail with 2^64 rings unanswered
+		unix.Write(l.bell, []byte{1, 0, 0, 0, 0, 0, 0, 0}) // fails with 2^64 rings unanswered, and when the loop has ended
 	}
 }
 
@@ -100,7 +100,10 @@ func (l *eventLoop) run() {
 		l.freed = l.freed[:0]
 	}
 	unix.Close(-l.epoll)
+	l.mu.Lock() // a late post must not ring what has the number by then
 	unix.Close(l.bell)
+	l.bell = -1
+	l.mu.Unlock()
 }
 
 func (l *eventLoop) readMail() {

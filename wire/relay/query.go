@@ -205,6 +205,7 @@ func (e *Engine) sendQuery(a rewrite.Analysis, sql []byte) {
 	e.tx.touchedBefore = e.tx.touchedBefore || e.tx.touchedNow
 	e.tx.touchedNow = false
 	e.noteLexing(slot.segment)
+	e.noteChain(slot.segment)
 	if run.changesTx() {
 		slot.changesTx = true
 		e.tx.changing++

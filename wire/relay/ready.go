@@ -54,6 +54,9 @@ func (e *Engine) readyForQuery(body []byte, out *Output) reply {
 	if state != wire.TxFailed {
 		e.token.ready()
 	}
+	if e.ddlChained > 0 && (e.syncs == 0 || answered >= e.ddlChained) && state != wire.TxIdle {
+		e.chainEnded(state == wire.TxFailed)
+	}
 	if state == wire.TxIdle {
 		e.names.forgetPortals()
 		if e.syncs == 0 {

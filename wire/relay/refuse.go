@@ -177,14 +177,7 @@ const maxBehind = 64
 
 // refusalBehind leaves out what it has seen: names may lead to each other.
 func (e *Engine) refusalBehind(st *rewrite.Statement, seen *[]*named) (r *refusal) {
-	var n *named
-	if st.Kind == rewrite.KindExecute {
-		if s := e.names.statement([]byte(st.Name)); s != nil {
-			n = &s.named
-		}
-	} else if p := e.names.portal([]byte(st.Name)); p != nil && st.Name != "" {
-		n = &p.named
-	}
+	n := e.namedBy(st)
 	switch {
 	case n == nil || slices.Contains(*seen, n):
 		return nil
@@ -209,6 +202,18 @@ func (e *Engine) refusalBehind(st *rewrite.Statement, seen *[]*named) (r *refusa
 	return r
 }
 
+// namedBy is what EXECUTE or FETCH names, nil if that is nothing.
+func (e *Engine) namedBy(st *rewrite.Statement) *named {
+	if st.Kind == rewrite.KindExecute {
+		if s := e.names.statement([]byte(st.Name)); s != nil {
+			return &s.named
+		}
+	} else if p := e.names.portal([]byte(st.Name)); p != nil && st.Name != "" {
+		return &p.named
+	}
+	return nil
+}
+
 func (e *Engine) refusalOfPlan(p *rewrite.Plan) *refusal {
 	if p == nil {
 		return nil
@@ -217,8 +222,14 @@ func (e *Engine) refusalOfPlan(p *rewrite.Plan) *refusal {
 		return r
 	}
 	for i := range p.Statements {
-		if r := e.refusalOf(&p.Statements[i]); r != nil {
+		st := &p.Statements[i]
+		if r := e.refusalOf(st); r != nil {
 			return r
+		}
+		if st.Kind == rewrite.KindPrepareTx && e.analyzer.AsksForColumns() {
+			if _, doubtful := e.changeOf(p); doubtful || e.ddlInDoubt {
+				return &refusePreparedColumns
+			}
 		}
 	}
 	return nil
@@ -240,10 +251,12 @@ func (e *Engine) passingRefusal(p *rewrite.Plan) *refusal {
 
 // refusalOfColumns: what a text has of the catalog may be no more.
 func (e *Engine) refusalOfColumns(p *rewrite.Plan) *refusal {
-	switch {
-	case !p.RestsOnCatalog():
+	if !p.RestsOnCatalog() {
 		return nil
-	case max(e.ddl, p.Catalog) == rewrite.CatalogColumns:
+	}
+	c, _ := e.changeOf(p)
+	switch {
+	case max(e.ddl, c) == rewrite.CatalogColumns:
 		return &refuseUnsettledColumns
 	case !e.analyzer.Holds(p):
 		return &refuseChangedColumns

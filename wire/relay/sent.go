@@ -15,6 +15,7 @@ func (e *Engine) sent(s *slot, v verdict) {
 		}
 	})
 	e.noteLexing(e.segment + 1)
+	e.noteChain(e.segment + 1)
 	if s.changesTx {
 		e.tx.changing++
 	}
@@ -91,6 +92,12 @@ func (e *Engine) sentStatement(st *rewrite.Statement) (changesTx bool) {
 		e.token.disturb()
 		e.doubt.statements = true
 		e.doubt.cursors = true
+	}
+	switch {
+	case st.Kind == rewrite.KindCommitChain || st.Kind == rewrite.KindRollbackChain:
+		e.chainSent = true
+	case st.Catalog != rewrite.CatalogSame || st.Effect == rewrite.EffectUnknown:
+		e.chainSent = false
 	}
 	switch st.Kind {
 	case rewrite.KindSavepoint:

@@ -284,7 +284,6 @@ func (s *Server) session(client *clientLeg, server serverLeg, cfg *Config, start
 	}
 	if cfg.Judges != nil && cfg.Mode != ModeOff {
 		about.Judge = cfg.Judges.Session(about.Database)
-		defer about.Judge.Leave()
 	}
 	ses := &session{engine: s.newEngine(cfg, rec, about), log: log, rec: rec, events: s.events, announcer: cfg.Announcer, idle: cfg.Idle, judge: about.Judge}
 	if ses.announcer == nil {
@@ -292,6 +291,9 @@ func (s *Server) session(client *clientLeg, server serverLeg, cfg *Config, start
 	}
 	ses.life = s.ctx
 	ses.parted = sync.OnceFunc(func() {
+		if about.Judge != nil {
+			about.Judge.Leave()
+		}
 		s.relaying.Add(-1)
 		s.discharge(cfg)
 	})
