@@ -235,9 +235,14 @@ func (a *Analyzer) judgeText(sql []byte, tokens []token, text []byte, pos []int3
 	}
 	if len(asked) > 0 && a.rows.catalog != nil {
 		p.catalog, p.taken, p.Plain = generation+1, asked, false
+		if a.rows.catalog.Generation() != generation { // nobody can tell which one has answered
+			p.catalog = ofNoGeneration
+		}
 	}
 	return p, literal
 }
+
+const ofNoGeneration = math.MaxUint64
 
 // fresh reports whether what the plan took from the catalog is still so.
 func (a *Analyzer) fresh(p *Plan) bool {

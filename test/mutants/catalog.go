@@ -122,6 +122,12 @@ var catalogMutants = []mutant{
 		pkg:  e2e, tests: "TestI1ParsedInATransactionWithDDL",
 	},
 	{
+		name: "catalog: a plan is of the generation that has answered",
+		file: "rewrite/analyzer.go",
+		old:  "			p.catalog = ofNoGeneration\n",
+		pkg:  texts, tests: "TestI5CatalogThatTurns",
+	},
+	{
 		name: "catalog: EXECUTE of DDL is DDL",
 		file: "wire/relay/client.go",
 		old:  "	e.eachDDLBehind(p, &seen, e.catalogChanges)\n",
