@@ -129,7 +129,7 @@ var catalogMutants = []mutant{
 	},
 	{
 		name: "catalog: EXECUTE of DDL is DDL",
-		file: "wire/relay/client.go",
+		file: "wire/relay/sent.go",
 		old:  "	e.eachDDLBehind(p, &seen, e.catalogChanges)\n",
 		new:  "	_ = seen\n",
 		pkg:  e2e, tests: "TestI5EndsOfColumnsInDoubt",
@@ -156,7 +156,7 @@ var catalogMutants = []mutant{
 	},
 	{
 		name: "catalog: COMMIT AND CHAIN that is skipped",
-		file: "wire/relay/judge.go",
+		file: "wire/relay/ddl.go",
 		old:  "	if failed {\n		e.ddlChained = 0\n		return\n	}\n",
 		new:  "	if failed {\n		return\n	}\n",
 		pkg:  e2e, tests: "TestI5EndsOfColumnsInDoubt",
@@ -225,7 +225,7 @@ var catalogMutants = []mutant{
 	},
 	{
 		name: "catalog: DDL that is undone leaves no doubt",
-		file: "wire/relay/judge.go",
+		file: "wire/relay/ddl.go",
 		old:  "	if e.ddlInDoubt && e.start.Judge != nil {",
 		new:  "	if false {",
 		pkg:  e2e, tests: "TestI5ColumnsWhileOthersChangeThem",

@@ -391,15 +391,3 @@ func (e *Engine) executeWithCare(v verdict) bool {
 	e.sent(slot, v)
 	return true
 }
-
-func (e *Engine) countStatements(p *rewrite.Plan) {
-	if p.Catalog != rewrite.CatalogSame {
-		e.catalogChanges(p)
-	}
-	var seen []*named
-	e.eachDDLBehind(p, &seen, e.catalogChanges)
-	for i := range p.Statements {
-		st := &p.Statements[i]
-		e.rec.Statement(st.Verb, st.Effect, !st.Fences.Empty() || !st.RowFences.Empty() || !st.NewRows.Empty())
-	}
-}

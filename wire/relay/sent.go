@@ -41,6 +41,18 @@ func (e *Engine) sent(s *slot, v verdict) {
 	}
 }
 
+func (e *Engine) countStatements(p *rewrite.Plan) {
+	if p.Catalog != rewrite.CatalogSame {
+		e.catalogChanges(p)
+	}
+	var seen []*named
+	e.eachDDLBehind(p, &seen, e.catalogChanges)
+	for i := range p.Statements {
+		st := &p.Statements[i]
+		e.rec.Statement(st.Verb, st.Effect, !st.Fences.Empty() || !st.RowFences.Empty() || !st.NewRows.Empty())
+	}
+}
+
 // maybePrepared: if the plan is a PREPARE, its name may stand for what it prepares from now on, beside what it stood for.
 func (e *Engine) maybePrepared(p *rewrite.Plan) {
 	if st := lone(p); st != nil && st.Kind == rewrite.KindPrepare {
