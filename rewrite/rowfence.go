@@ -122,9 +122,8 @@ func columnName(s string) (string, error) {
 func quoteName(s string) string { return `"` + strings.ReplaceAll(s, `"`, `""`) + `"` }
 
 // The expressions below are what is spliced. row is how the statement names the row that it writes. Everything in them
-// is qualified: search_path must not choose a function or an operator.
-
-// An empty row is one that the statement need not name: it has no other table.
+// is qualified: search_path must not choose a function or an operator. An empty row is one that the statement need not name:
+// it has no other table.
 
 func (f *rowFence) col(row string) string { return column(row, f.column) }
 

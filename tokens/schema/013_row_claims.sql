@@ -81,8 +81,8 @@ BEGIN
   RETURN fence.row_token(pattern, bare);
 END $body$;
 
--- on_stale: reject. What a row is stamped with, ZF001 if a newer token has written it. What row_stamp is where the
--- session's token is known.
+-- on_stale: reject, and rewrite where the statement itself may change the token. What a row is stamped with, ZF001 if a
+-- newer token has written it. What row_stamp is where the session's token is known.
 CREATE FUNCTION fence.row_claim(row_value int8, pattern text, bare bool) RETURNS int8
 LANGUAGE plpgsql STABLE AS $body$
 DECLARE
