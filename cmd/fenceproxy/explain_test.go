@@ -121,7 +121,7 @@ func TestExplainWithoutSQL(t *testing.T) {
 	defer null.Close()
 	var out, errs bytes.Buffer
 	code := run(context.Background(), []string{"explain", "--fence=a=t"}, streams{null, &out, &errs})
-	outcome{out.String(), errs.String(), code}.want(t, exitUsage, "",
+	outcome{out.String(), masked(errs.String()), code}.want(t, exitUsage, "",
 		"fenceproxy: no SQL: give it as an argument, or on standard input\nsee fenceproxy explain --help\n")
 }
 
