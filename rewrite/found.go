@@ -84,6 +84,7 @@ type CatalogChange uint8
 
 const (
 	CatalogSame    CatalogChange = iota
+	CatalogFewer                 // less leads to a fence
 	CatalogNames                 // what leads to a fence
 	CatalogColumns               // also the order of a table's columns
 )
@@ -95,7 +96,7 @@ var changingVerbs = map[string]CatalogChange{
 	"CREATE EXTENSION": CatalogColumns, "ALTER EXTENSION": CatalogColumns,
 	"CREATE VIEW": CatalogNames, "CREATE RULE": CatalogNames, "CREATE TRIGGER": CatalogNames, "CREATE POLICY": CatalogNames, "ALTER POLICY": CatalogNames,
 	"CREATE FUNCTION": CatalogNames, "ALTER FUNCTION": CatalogNames, "CREATE DOMAIN": CatalogNames, "ALTER DOMAIN": CatalogNames, "CREATE TYPE": CatalogNames,
-	"ALTER TYPE": CatalogNames, "DDL": CatalogNames, "DROP": CatalogNames, "DROP OWNED": CatalogNames,
+	"ALTER TYPE": CatalogNames, "DDL": CatalogNames, "DROP": CatalogFewer, "DROP OWNED": CatalogFewer,
 }
 
 // isTemporary: a session's own relations are in no catalog but its own.

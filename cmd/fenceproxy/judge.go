@@ -16,6 +16,7 @@ type judge struct {
 	of   *catalogs
 	name string
 	in   atomic.Pointer[sessionsIn]
+	want atomic.Uint64 // the look that the session's DDL has asked for
 
 	mu       sync.Mutex
 	doubting bool // in has its Doubt
@@ -32,7 +33,11 @@ func (j *judge) Enter() {
 // Settled implements relay.Judge.
 func (j *judge) Settled() bool {
 	d := j.in.Load()
-	return d == nil || d.settled()
+	if d == nil {
+		return true
+	}
+	looked, _ := d.watched.Looked(j.want.Load())
+	return looked && d.settled()
 }
 
 // Settle implements relay.Judge.
@@ -43,15 +48,38 @@ func (j *judge) Settle(ctx context.Context) {
 	}
 	late := time.NewTimer(settleTime)
 	defer late.Stop()
-	select {
-	case <-d.watched.Settled():
-		d.make()
-	case <-late.C:
-		d.late.Do(func() {
-			j.of.log.Warn("the catalog is not there yet: sessions are judged by the configuration alone", zap.String("database", j.name))
-		})
-	case <-ctx.Done():
+	settled := d.watched.Settled()
+	for {
+		looked, next := d.watched.Looked(j.want.Load())
+		if looked {
+			next = settled
+		} else {
+			d.watched.Hurry()
+		}
+		select {
+		case <-next:
+			if looked {
+				d.make()
+				return
+			}
+		case <-late.C:
+			j.tooLate(d, looked)
+			return
+		case <-ctx.Done():
+			return
+		}
 	}
+}
+
+// tooLate says what the session goes on without.
+func (j *judge) tooLate(d *sessionsIn, looked bool) {
+	if !looked {
+		j.of.log.Warn("DDL is answered before the catalog could be read: new ways to a fence are not guarded yet", zap.String("database", j.name))
+		return
+	}
+	d.late.Do(func() {
+		j.of.log.Warn("the catalog is not there yet: sessions are judged by the configuration alone", zap.String("database", j.name))
+	})
 }
 
 // Analyzer implements relay.Judge.
@@ -69,9 +97,9 @@ func (j *judge) Changed(c rewrite.CatalogChange, inDoubt bool) {
 	case d == nil:
 		return
 	case c == rewrite.CatalogColumns:
-		d.watched.Outdate()
+		j.want.Store(d.watched.Outdate())
 	default:
-		d.watched.Reload()
+		j.want.Store(d.watched.Reload())
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()

@@ -231,6 +231,33 @@ var catalogMutants = []mutant{
 		pkg:  e2e, tests: "TestI5ColumnsWhileOthersChangeThem",
 	},
 	{
+		name: "catalog: DDL is answered when its ways are known",
+		file: "wire/relay/ddl.go",
+		old:  "	if !e.lookDue || e.syncs > 0 {",
+		new:  "	if true {",
+		pkg:  e2e, tests: "TestI1DDLIsAnsweredWhenItsWaysAreGuarded",
+	},
+	{
+		name: "catalog: what is sent behind DDL waits for its answer",
+		file: "wire/relay/client.go",
+		old:  "	if e.lookFirst() {",
+		new:  "	if false {",
+		pkg:  e2e, tests: "TestI1WhatIsSentBehindDDLWaitsForIt",
+	},
+	{
+		name: "catalog: the look that a session waits for is one behind its DDL",
+		file: "cmd/fenceproxy/judge.go",
+		old:  "		j.want.Store(d.watched.Reload())\n",
+		new:  "		d.watched.Reload()\n",
+		pkg:  e2e, tests: "TestI1DDLIsAnsweredWhenItsWaysAreGuarded",
+	},
+	{
+		name: "catalog: a look that somebody waits for makes no pause before",
+		file: "tokens/catalog/look.go",
+		old:  "	case <-d.hurry:\n",
+		pkg:  "tokens/catalog", tests: "TestWatcherHurries",
+	},
+	{
 		name: "catalog: DDL in front of a savepoint is not undone by an error",
 		file: "wire/relay/sent.go",
 		old:  "		e.savepoints = true\n",

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -26,6 +27,7 @@ import (
 func TestMain(m *testing.M) {
 	etcdtest.Main() // returns unless this process is an etcd member
 	os.Unsetenv("FENCEPROXY_BACKEND")
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP) // else commands would ignore it where this process does, as under nohup
 	pgtest.Main(m, proxytest.Cleanup)
 }
 

@@ -23,6 +23,7 @@ const (
 // run looks at the database until nobody asks for it any more.
 func (d *Watched) run() {
 	w := d.watcher
+	defer d.tried()
 	defer d.settle()
 	pause := retryFirst
 	for d.ctx.Err() == nil {
@@ -44,6 +45,7 @@ func (d *Watched) run() {
 		w.cfg.Failed()
 		if worked { // the connection is lost: perhaps only that
 			d.lost.Store(true)
+			d.tried()
 			d.unsettle()
 			if pause = retryFirst; time.Since(begin) < time.Second {
 				d.rest(pause)
@@ -55,6 +57,7 @@ func (d *Watched) run() {
 				zap.String("database", d.name), zap.Error(err))
 		}
 		d.settle()
+		d.tried()
 		d.rest(pause)
 		pause = min(2*pause, retryLast, max(w.cfg.Every, retryFirst))
 	}
@@ -77,6 +80,15 @@ func (d *Watched) rest(pause time.Duration) {
 	case <-d.ctx.Done():
 	case <-d.again:
 	case <-time.After(pause - least):
+	}
+}
+
+// spare makes a pause between looks that are asked for, unless somebody waits for the next one.
+func (d *Watched) spare(t time.Duration) {
+	select {
+	case <-d.ctx.Done():
+	case <-d.hurry:
+	case <-time.After(t):
 	}
 }
 
@@ -112,7 +124,7 @@ func (d *Watched) stayOrVisit() (worked bool, err error) {
 	case <-next.C:
 	case <-d.again:
 		d.last.print = "" // it was asked for
-		d.sleep(min(10*took, time.Second) - took)
+		d.spare(min(10*took, time.Second) - took)
 	case w.kept <- struct{}{}:
 		defer func() { <-w.kept }()
 		return d.stay()
@@ -134,7 +146,7 @@ func (d *Watched) visit() (took time.Duration, err error) {
 		return 0, err
 	}
 	defer d.disconnect(conn)
-	asked := d.asked.Load()
+	asked := d.begin()
 	now, err := d.print(conn)
 	if err != nil {
 		return 0, err
@@ -180,7 +192,7 @@ func (d *Watched) stay() (worked bool, err error) {
 	for {
 		err := d.listen(conn, &listening)
 		begin := time.Now()
-		asked, before := d.asked.Load(), ""
+		asked, before := d.begin(), ""
 		if err == nil { // before the look: what changes during it is found the next time
 			before, err = d.print(conn)
 		}
@@ -199,7 +211,7 @@ func (d *Watched) stay() (worked bool, err error) {
 				return true, err
 			}
 			if told {
-				d.sleep(pace.wait(time.Now()))
+				d.spare(pace.wait(time.Now()))
 				break
 			}
 			if err := d.listen(conn, &listening); err != nil {
@@ -284,7 +296,16 @@ func (d *Watched) hear(conn *pgx.Conn, limit time.Duration) (told bool, err erro
 	return err == nil, err
 }
 
-// look reads everything. asked: the calls of Outdate that it comes after.
+// begin returns what a look that begins now comes after. It is for whoever has called Hurry up to now.
+func (d *Watched) begin() (asked uint64) {
+	select {
+	case <-d.hurry:
+	default:
+	}
+	return d.asked.Load()
+}
+
+// look reads everything. asked: the calls of Reload and Outdate that it comes after.
 func (d *Watched) look(conn *pgx.Conn, asked uint64) error {
 	ctx, cancel := context.WithTimeout(d.ctx, lookTime)
 	defer cancel()
@@ -296,6 +317,7 @@ func (d *Watched) look(conn *pgx.Conn, asked uint64) error {
 	d.seen.Store(asked)
 	d.lost.Store(false)
 	d.settle()
+	d.tried()
 	return nil
 }
 

@@ -15,9 +15,11 @@ type Watched struct {
 	cancel  context.CancelFunc
 	again   chan struct{}
 	now     atomic.Pointer[Snapshot]
-	asked   atomic.Uint64 // calls of Outdate
+	hurry   chan struct{}
+	asked   atomic.Uint64 // calls of Reload and Outdate
+	old     atomic.Uint64 // asked at the last Outdate
+	seen    atomic.Uint64 // asked before the last look
 	doubts  atomic.Int64  // of Doubt, less those of Believe
-	seen    atomic.Uint64 // and how many of them the last look came after
 	lost    atomic.Bool   // no look has worked since one failed
 	keeps   atomic.Bool   // it has a connection of its own
 	users   int           // under Watcher.mu
@@ -31,6 +33,7 @@ type Watched struct {
 	mu      sync.Mutex
 	settled chan struct{} // closed after a look, another one when a connection that worked is lost
 	changed chan struct{}
+	looked  chan struct{} // closed after the next look, or try
 	err     error
 }
 
@@ -48,7 +51,7 @@ func (d *Watched) Settled() <-chan struct{} {
 // Current reports whether there was a look after the last Outdate, nobody's Doubt lasts, and the database can still be
 // looked at.
 func (d *Watched) Current() bool {
-	return d.doubts.Load() == 0 && d.seen.Load() >= d.asked.Load() && !d.lost.Load()
+	return d.doubts.Load() == 0 && d.seen.Load() >= d.old.Load() && !d.lost.Load()
 }
 
 // Ended reports whether the database is not watched any more.
@@ -75,9 +78,12 @@ func (d *Watched) Err() error {
 }
 
 // Outdate is Reload, and Current is false until that look: DDL was seen.
-func (d *Watched) Outdate() {
-	d.asked.Add(1)
-	d.Reload()
+func (d *Watched) Outdate() uint64 {
+	n := d.asked.Add(1)
+	for old := d.old.Load(); old < n && !d.old.CompareAndSwap(old, n); old = d.old.Load() {
+	}
+	d.askAgain()
+	return n
 }
 
 // Doubt makes Current false until as many calls of Believe: DDL was seen that is not committed yet.
@@ -86,12 +92,42 @@ func (d *Watched) Doubt() { d.doubts.Add(1) }
 // Believe ends a Doubt. Outdate comes first, if the DDL may be committed.
 func (d *Watched) Believe() { d.doubts.Add(-1) }
 
-// Reload asks for a look at once: what leads to a fence may have changed, or at an operator's word.
-func (d *Watched) Reload() {
+// Reload asks for a look at once: what leads to a fence may have changed, or at an operator's word. The number is for Looked.
+func (d *Watched) Reload() uint64 {
+	n := d.asked.Add(1)
+	d.askAgain()
+	return n
+}
+
+func (d *Watched) askAgain() {
 	select {
 	case d.again <- struct{}{}:
 	default:
 	}
+}
+
+// Looked reports whether there was a look after the Reload or Outdate with that number, or there is none to be had now. If
+// not, next is closed after the next one.
+func (d *Watched) Looked(asked uint64) (ok bool, next <-chan struct{}) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.seen.Load() >= asked || d.lost.Load() || d.err != nil || d.Ended(), d.looked
+}
+
+// Hurry: somebody waits for the look that was asked for. It makes no pause before that.
+func (d *Watched) Hurry() {
+	select {
+	case d.hurry <- struct{}{}:
+	default:
+	}
+}
+
+// tried lets those go on who wait for a look: there was one, or it did not work.
+func (d *Watched) tried() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	close(d.looked)
+	d.looked = make(chan struct{})
 }
 
 // Leave: whoever has asked for the database needs it no more. It goes on to answer with what it knew last.

@@ -100,7 +100,8 @@ func (w *Watcher) Database(name string) *Watched {
 		if w.ctx.Err() != nil {
 			return nil
 		}
-		d = &Watched{name: name, watcher: w, again: make(chan struct{}, 1), changed: make(chan struct{}), settled: make(chan struct{})}
+		d = &Watched{name: name, watcher: w, again: make(chan struct{}, 1), hurry: make(chan struct{}, 1),
+			changed: make(chan struct{}), settled: make(chan struct{}), looked: make(chan struct{})}
 		d.ctx, d.cancel = context.WithCancel(w.ctx)
 		w.dbs[name] = d
 		w.work.Go(d.run)

@@ -193,3 +193,52 @@ func BenchmarkRead(b *testing.B) {
 		}
 	})
 }
+
+// Looks are paced, but not for somebody who waits for one; and nobody waits for one that cannot be had.
+func TestWatcherHurries(t *testing.T) {
+	c := pgtest.Start(t)
+	db := c.NewDatabase(t)
+	c.Exec(t, db, "CREATE TABLE t (id int); CREATE TABLE part (id int) PARTITION BY RANGE (id)")
+	d := watcher(t, c, time.Hour).Database(db)
+	wait := func(hurry bool) (took time.Duration) {
+		t.Helper()
+		begin, n := time.Now(), d.Reload()
+		for {
+			ok, next := d.Looked(n)
+			if ok {
+				return time.Since(begin)
+			}
+			if hurry {
+				d.Hurry()
+			}
+			select {
+			case <-next:
+			case <-time.After(deadline):
+				t.Fatal("no look")
+			}
+		}
+	}
+	const looks = 500
+	begin := time.Now()
+	var all, worst time.Duration
+	for range looks {
+		took := wait(true)
+		all, worst = all+took, max(worst, took)
+	}
+	// A tenth of the time would make this ten times as long: with what is saved up, a second in which looks take half of one.
+	paced := wait(false)
+	t.Logf("%d looks in %v, the longest %v; then one without hurry %v", looks, time.Since(begin), worst, paced)
+	if paced < 500*time.Millisecond {
+		t.Errorf("without hurry a look came after %v: nothing shows that the others were hurried", paced)
+	}
+	if mean := all / looks; mean > 200*time.Millisecond {
+		t.Errorf("a look took %v", mean)
+	}
+	c.Kill()
+	eventually(t, "the connection is lost", func() bool { ok, _ := d.Looked(1 << 62); return ok })
+	c.Restart(t)
+	eventually(t, "there are looks again", func() bool { ok, _ := d.Looked(1 << 62); return !ok })
+	if took := wait(true); took > deadline {
+		t.Error(took)
+	}
+}

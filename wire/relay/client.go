@@ -136,6 +136,10 @@ func (e *Engine) clientMessage(typ byte, b []byte, size int) error {
 		e.act.pause = pauseDepth
 		return nil
 	}
+	if e.lookFirst() {
+		e.act.pause = pauseQuiet
+		return nil
+	}
 	e.dataSent = false
 	e.lookUp()
 	body := b[wire.HeaderLen:]

@@ -5,6 +5,7 @@ import (
 
 	"github.com/fenceproxy/fenceproxy/rewrite"
 	"github.com/fenceproxy/fenceproxy/tokens"
+	"github.com/fenceproxy/fenceproxy/wire"
 )
 
 // DDL that a session sends, from its sending to the end of its transaction.
@@ -14,6 +15,7 @@ import (
 func (e *Engine) catalogChanges(p *rewrite.Plan) {
 	e.ddl, e.ddlUntil, e.ddlChained = max(e.ddl, p.Catalog), e.segment+1, 0
 	e.ddlInDoubt = e.ddlInDoubt || inDoubt(p)
+	e.ddlLeads = e.ddlLeads || leads(p)
 	if e.start.Judge != nil {
 		e.start.Judge.Changed(p.Catalog, e.ddlInDoubt)
 	}
@@ -21,6 +23,14 @@ func (e *Engine) catalogChanges(p *rewrite.Plan) {
 
 func inDoubt(p *rewrite.Plan) bool {
 	return p.Catalog == rewrite.CatalogColumns && (!p.Fences.Empty() || p.Effect >= rewrite.EffectOpaque)
+}
+
+// leads reports whether DDL may make a new way to a fence: a partition, a view, a function. What names nothing of a fence makes
+// no partition of its tables.
+func leads(p *rewrite.Plan) bool {
+	return slices.ContainsFunc(p.Statements, func(st rewrite.Statement) bool {
+		return st.Catalog == rewrite.CatalogNames || st.Catalog == rewrite.CatalogColumns && (!st.Fences.Empty() || st.Effect >= rewrite.EffectOpaque)
+	})
 }
 
 // ddlBehind calls f for the plans with DDL that EXECUTE may run, or an EXECUTE behind it. A message has prepared them: SQL's
@@ -62,10 +72,42 @@ func (e *Engine) catalogChanged() {
 		return
 	}
 	c := e.ddl
-	e.ddl, e.ddlInDoubt, e.ddlChained = rewrite.CatalogSame, false, 0
+	e.lookDue = e.ddlLeads && e.enforcing()
+	e.ddl, e.ddlInDoubt, e.ddlLeads, e.ddlChained = rewrite.CatalogSame, false, false, 0
 	if e.start.Judge != nil {
 		e.start.Judge.Changed(c, false)
 	}
+}
+
+// lookFirst: what is sent behind the transaction of DDL, before that is answered, could take the new way to a fence before
+// anybody knows of it.
+func (e *Engine) lookFirst() bool {
+	return e.syncs > 0 && !e.copyIn && e.enforcing() && e.start.Judge != nil && (e.lookDue || e.ddlLeads && e.segment >= e.ddlUntil)
+}
+
+// holdReady holds back the ReadyForQuery behind DDL until the catalog was looked at, so that a new way to a fence is guarded, in
+// all sessions, from the moment on that anybody can know of it.
+func (e *Engine) holdReady(out *Output) bool {
+	if !e.lookDue || e.syncs > 0 {
+		return false
+	}
+	e.lookDue = false
+	if e.start.Judge == nil || e.start.Judge.Settled() {
+		return false
+	}
+	e.pause = pauseLook // a message that waited for the reply is looked at again behind it
+	out.Effect, out.Announce, out.Session = EffectAnnounce, nil, e.session
+	return true
+}
+
+// looked: the catalog was looked at, or there is none to be had.
+func (e *Engine) looked(out *Output) {
+	e.smem = nil // FromServer's bytes may still be on their way out
+	if e.fatal || e.ending {
+		return
+	}
+	out.ToClient.add(wire.AppendReadyForQuery(nil, e.tx.state))
+	e.resume(out)
 }
 
 // noteChain: what was sent may have ended the transaction with the DDL and begun another one.

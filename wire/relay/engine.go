@@ -41,6 +41,7 @@ const (
 	pauseProbe          // the server is asked whether it can parse a text
 	pauseResync         // the engine finds out where the server is (resync.go)
 	pauseDepth          // too many messages are unanswered
+	pauseLook           // ReadyForQuery is held back until the catalog was looked at
 )
 
 // maxUnanswered bounds the queue of slots. A client that sends on without reading is held beyond it; the server's last
@@ -94,6 +95,8 @@ type Engine struct {
 	ddlChained  uint64                // the segment that a COMMIT or ROLLBACK AND CHAIN behind it was sent in, 0 for none
 	chainSent   bool                  // sentStatement met one, and no DDL behind it
 	ddlInDoubt  bool                  // other sessions cannot rely on columns for it
+	ddlLeads    bool                  // there may be new ways to a fence when it is committed
+	lookDue     bool                  // it may be committed, and nobody has looked since
 	savepoints  bool                  // there may be some: a failed transaction is not lost
 	scratch     rewrite.Scratch
 	settings    rewrite.Settings

@@ -19,7 +19,7 @@ type Judge interface {
 	Enter()
 	// Settled: Settle has nothing to wait for.
 	Settled() bool
-	// Settle waits until the database is known, but not for long.
+	// Settle waits until the database is known, as it is after the last call of Changed, but not for long.
 	Settle(ctx context.Context)
 	// Analyzer is that of now, of the fences of Config and in their order. Another one may be returned any time.
 	Analyzer() *rewrite.Analyzer

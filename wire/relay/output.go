@@ -9,7 +9,8 @@ const (
 	EffectNone Effect = iota
 	// EffectWait: feed no more client bytes until an Output carries EffectResume.
 	EffectWait
-	// EffectAnnounce: as EffectWait; also let the session's Judge settle, and raise Output.Announce for Output.Session and call Engine.Announced with the result.
+	// EffectAnnounce: as EffectWait; also let the session's Judge settle, and raise Output.Announce, if there is one, for
+	// Output.Session and call Engine.Announced with the result.
 	EffectAnnounce
 	// EffectResume: feed client bytes again, first those that FromClient left unconsumed.
 	EffectResume

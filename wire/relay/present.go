@@ -68,7 +68,11 @@ func tokenError(err error) *tokens.Error {
 
 // Announced is the answer to EffectAnnounce: the marks that the announced tokens are now, or why not.
 func (e *Engine) Announced(marks []tokens.Mark, err *tokens.Error, out *Output) {
-	if e.pause != pauseAnnounce && e.phase != phaseAnnounce {
+	switch {
+	case e.pause == pauseLook:
+		e.looked(out)
+		return
+	case e.pause != pauseAnnounce && e.phase != phaseAnnounce:
 		return
 	}
 	if err == nil {

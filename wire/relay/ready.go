@@ -72,5 +72,8 @@ func (e *Engine) readyForQuery(body []byte, out *Output) reply {
 		e.catalogUndone()
 	}
 	e.shadow.ready(state)
+	if !drop && e.holdReady(out) {
+		drop = true
+	}
 	return reply{drop: drop}
 }

@@ -1,0 +1,145 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgproto3"
+)
+
+// newWays are DDL and what writes the fence by what it has made; %d tells one from another.
+var newWays = []struct{ ddl, write string }{
+	{"CREATE VIEW way_%d AS SELECT * FROM acct", "UPDATE way_%d SET bal = bal WHERE id = 1"},
+	{"CREATE FUNCTION way_%d() RETURNS int LANGUAGE sql AS 'UPDATE acct SET bal = bal; SELECT 1'", "SELECT way_%d()"},
+	{"CREATE TABLE way_%[1]d (id int, bal int); ALTER TABLE parts ATTACH PARTITION way_%[1]d FOR VALUES IN (%[1]d)", "INSERT INTO way_%[1]d VALUES (%[1]d, 1)"},
+	{"CREATE TABLE way_%[1]d (LIKE acct INCLUDING ALL); ALTER TABLE way_%[1]d INHERIT acct", "INSERT INTO way_%[1]d VALUES (%[1]d, 1)"},
+	{"CREATE TABLE way_%[1]d PARTITION OF parts FOR VALUES IN (%[1]d)", "INSERT INTO way_%[1]d VALUES (%[1]d, 1)"},
+	{"CREATE TABLE way_%d () INHERITS (acct)", "DELETE FROM way_%d"},
+	{"DO $$ BEGIN CREATE VIEW way_%d AS SELECT * FROM acct; END $$", "UPDATE way_%d SET bal = bal WHERE id = 1"},
+}
+
+// I1: who has the answer to DDL can rely on it that the new way to the fence is guarded: in all sessions, however the DDL was
+// sent, and also in what was sent behind it before it was answered.
+func TestI1DDLIsAnsweredWhenItsWaysAreGuarded(t *testing.T) {
+	c, db, p := startCatalog(t, "--catalog-interval", "1h")
+	stale := p.Connect(t, db, user, text(nextToken()))
+	must(t, stale, "SELECT 1")
+	holder := p.Connect(t, db, user, text(nextToken()))
+	other := p.Connect(t, db, user, "")
+	must(t, holder, "SELECT 1")
+	must(t, other, "SELECT 1")
+	must(t, c.Connect(t, db, "postgres"), "GRANT CREATE ON SCHEMA public TO teller; ALTER TABLE acct OWNER TO teller")
+	n := 100
+	for round := range 3 {
+		for _, way := range newWays {
+			for _, how := range []string{"simple", "extended", "block", "chain"} {
+				n++
+				ddl, write := fmt.Sprintf(way.ddl, n), fmt.Sprintf(way.write, n)
+				steps := strings.SplitAfter(ddl, "; ")
+				if strings.HasPrefix(ddl, "DO") || strings.HasPrefix(ddl, "CREATE FUNCTION") {
+					steps = []string{ddl}
+				}
+				switch how {
+				case "block":
+					steps = append(append([]string{"BEGIN"}, steps...), "COMMIT")
+				case "chain":
+					steps = append(append([]string{"BEGIN"}, steps...), "COMMIT AND CHAIN")
+				}
+				for _, sql := range steps {
+					protocol := how
+					if how == "block" || how == "chain" {
+						protocol = []string{"simple", "extended"}[round%2]
+					}
+					if got := either(holder, sql, protocol); got != "" {
+						t.Fatalf("%s, %s: %q", sql, how, got)
+					}
+				}
+				if got := run(other, write); got != "ZF002" {
+					t.Errorf("%s, %s, without a token: %q", ddl, how, got)
+				}
+				if got := run(stale, write); got != "ZF001" {
+					t.Errorf("%s, %s, stale: %q", ddl, how, got)
+				}
+				if how == "chain" {
+					must(t, holder, "ROLLBACK")
+				}
+			}
+		}
+	}
+}
+
+// I1: the same for a session that does not wait for the answer.
+func TestI1WhatIsSentBehindDDLWaitsForIt(t *testing.T) {
+	c, db, p := startCatalog(t, "--catalog-interval", "1h")
+	must(t, c.Connect(t, db, "postgres"), "GRANT CREATE ON SCHEMA public TO teller")
+	for i, protocol := range []string{"simple", "extended", "block"} {
+		for round := range 5 {
+			n := 10*i + round
+			conn := p.Connect(t, db, user, "")
+			list := []string{fmt.Sprintf("CREATE VIEW way_%d AS SELECT * FROM acct", n), fmt.Sprintf("UPDATE way_%d SET bal = bal WHERE id = 1", n), "SELECT 1"}
+			if protocol == "block" {
+				list = []string{"BEGIN", list[0], "COMMIT", list[1], "SELECT 1"}
+			}
+			got := atOnce(t, conn, protocol == "extended", list)
+			want := strings.Repeat(" ", len(list)-2) + "ZF002  "
+			if got != want {
+				t.Errorf("%s: %q, want %q", protocol, got, want)
+			}
+		}
+	}
+}
+
+// atOnce sends all before it reads an answer, and returns the SQLSTATEs, each with a space behind it.
+func atOnce(t *testing.T, conn *pgx.Conn, extended bool, list []string) (codes string) {
+	t.Helper()
+	raw, err := conn.PgConn().Hijack()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer raw.Conn.Close()
+	for _, sql := range list {
+		if !extended {
+			raw.Frontend.SendQuery(&pgproto3.Query{String: sql})
+			continue
+		}
+		raw.Frontend.SendParse(&pgproto3.Parse{Query: sql})
+		raw.Frontend.SendBind(&pgproto3.Bind{})
+		raw.Frontend.SendExecute(&pgproto3.Execute{})
+		raw.Frontend.SendSync(&pgproto3.Sync{})
+	}
+	if err := raw.Frontend.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	for ready := 0; ready < len(list); {
+		m, err := raw.Frontend.Receive()
+		if err != nil {
+			t.Fatal(err)
+		}
+		switch m := m.(type) {
+		case *pgproto3.ErrorResponse:
+			codes += m.Code
+		case *pgproto3.ReadyForQuery:
+			codes += " "
+			ready++
+		}
+	}
+	return codes
+}
+
+// While the catalog cannot be read DDL is answered all the same.
+func TestDDLIsAnsweredWithoutACatalog(t *testing.T) {
+	c, db, p := startCatalog(t, "--catalog-interval", "1h")
+	must(t, c.Connect(t, db, "postgres"), "GRANT CREATE ON SCHEMA public TO teller")
+	holder := p.Connect(t, db, user, text(nextToken()))
+	must(t, holder, "CREATE VIEW way_1 AS SELECT * FROM acct")
+	locker := c.Connect(t, db, "postgres")
+	must(t, locker, "BEGIN; LOCK TABLE pg_rewrite IN ACCESS EXCLUSIVE MODE") // which the look reads
+	defer locker.Close(context.Background())
+	must(t, holder, "CREATE FUNCTION way_2() RETURNS int LANGUAGE sql AS 'SELECT 1'")
+	eventually(t, "said", func() bool { return strings.Contains(p.Log(), "DDL is answered before the catalog could be read") })
+	must(t, locker, "ROLLBACK")
+	must(t, holder, "DROP VIEW way_1")
+}
