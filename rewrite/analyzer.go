@@ -23,7 +23,7 @@ type Analyzer struct {
 	maxParse  int
 	exact     *cache // by text: what a literal decides, what cannot be read, and texts without literals
 	shapes    *cache // by token shape
-	unknown   map[string]*Plan
+	unknown   map[string]unreadable
 	stats     counters
 
 	asciiNames bool
@@ -51,7 +51,7 @@ func New(cfg Config) (*Analyzer, error) {
 	}
 	a := &Analyzer{
 		tables: t, functions: f, callers: newCallers(cfg.Fences), rows: r, maxParse: min(cfg.MaxParseBytes, math.MaxInt32/4),
-		exact: newCache(cfg.CacheBytes), shapes: newCache(cfg.CacheBytes), unknown: map[string]*Plan{},
+		exact: newCache(cfg.CacheBytes), shapes: newCache(cfg.CacheBytes), unknown: map[string]unreadable{},
 	}
 	a.asciiNames = true
 	for _, f := range cfg.Fences {
@@ -69,7 +69,7 @@ func New(cfg Config) (*Analyzer, error) {
 		failEncoding, failBackslash, failUTF8, failNUL, failLong, failDeep, failSyntax, failTree, string(lexOpenString), string(lexOpenComment),
 		string(lexStringComment), string(lexNumber), string(lexCharacter), string(lexOperator),
 	} {
-		a.unknown[why] = a.unknownPlan(why)
+		a.unknown[why] = unreadable{a.unknownPlan(why, CatalogSame), a.unknownPlan(why, CatalogColumns)}
 	}
 	return a, nil
 }
@@ -81,10 +81,10 @@ func (a *Analyzer) All() FenceSet { return a.tables.all }
 // for ever. No error: what cannot be read is EffectUnknown. Nothing is allocated when a cache has the text or its shape.
 func (a *Analyzer) Analyze(sc *Scratch, sql []byte, s Settings) Analysis {
 	if s.BackslashQuotes && (bytes.IndexByte(sql, '\\') >= 0 || bytes.Contains(sql, []byte("&'"))) {
-		return a.refuse(sc, failBackslash)
+		return a.refuse(sc, sql, failBackslash)
 	}
 	if s.UnsafeEncoding && hasHighBit(sql) {
-		return a.refuse(sc, failEncoding)
+		return a.refuse(sc, sql, failEncoding)
 	}
 	var h uint64
 	if len(sql) <= maxExact {
@@ -101,7 +101,7 @@ func (a *Analyzer) Analyze(sc *Scratch, sql []byte, s Settings) Analysis {
 	defer sc.trim()
 	if why := a.tokenize(sc, sql); why != "" {
 		a.stats.misses.Add(1)
-		return a.refuse(sc, why)
+		return a.refuse(sc, sql, why)
 	}
 	sc.shape = appendShape(sc.shape[:0], sql, sc.tokens)
 	hs := a.shapes.hash(sc.shape)
@@ -176,7 +176,7 @@ func (a *Analyzer) tokenize(sc *Scratch, sql []byte) string {
 // plan does not hold for other texts of the shape.
 func (a *Analyzer) judge(sql []byte, tokens []token) (plan *Plan, literal bool) {
 	if depthBound(sql, tokens) > maxDepth {
-		return a.unknown[failDeep], false
+		return a.unreadable(failDeep, sql), false
 	}
 	text, pos := appendText(nil, sql, tokens, true, nil)
 	plan, literal = a.judgeText(sql, tokens, text, pos)
@@ -191,15 +191,15 @@ func (a *Analyzer) judge(sql []byte, tokens []token) (plan *Plan, literal bool) 
 func (a *Analyzer) judgeText(sql []byte, tokens []token, text []byte, pos []int32) (p *Plan, literal bool) {
 	defer func() { // one client's text must not end the sessions of all others
 		if recover() != nil {
-			p, literal = a.unknown[failTree], false
+			p, literal = a.unreadable(failTree, sql), false
 		}
 	}()
 	if len(text) > a.maxParse {
-		return a.unknown[failLong], false
+		return a.unreadable(failLong, sql), false
 	}
 	tree, err := a.parse(text)
 	if err != nil {
-		return a.unknown[failSyntax], false
+		return a.unreadable(failSyntax, sql), false
 	}
 	p = &Plan{}
 	generation, asked := uint64(0), []taken(nil)
@@ -266,17 +266,28 @@ func (a *Analyzer) lay(sc *Scratch, sql []byte, p *Plan) Analysis {
 	return Analysis{p, sc.starts, sc.patches}
 }
 
-func (a *Analyzer) refuse(sc *Scratch, why string) Analysis {
+func (a *Analyzer) refuse(sc *Scratch, sql []byte, why string) Analysis {
 	a.stats.stripes[0].unknown.Add(1)
 	sc.starts = append(sc.starts[:0], 0)
-	return Analysis{a.unknown[why], sc.starts, nil}
+	return Analysis{a.unreadable(why, sql), sc.starts, nil}
+}
+
+// unreadable are the plans of texts that cannot be read for one reason: without and with the words of DDL in them.
+type unreadable struct{ plain, ddl *Plan }
+
+func (a *Analyzer) unreadable(why string, sql []byte) *Plan {
+	u := a.unknown[why]
+	if hasDDL(sql) {
+		return u.ddl
+	}
+	return u.plain
 }
 
 // unknownPlan is the plan of a text that cannot be read: one statement that may do anything.
-func (a *Analyzer) unknownPlan(why string) *Plan {
+func (a *Analyzer) unknownPlan(why string, c CatalogChange) *Plan {
 	p := &Plan{Failure: why}
 	p.add(Statement{
-		Effect: EffectUnknown, Fences: a.tables.all, MayChangeToken: true, ChangesLexing: true, Verb: "UNKNOWN",
+		Effect: EffectUnknown, Fences: a.tables.all, MayChangeToken: true, ChangesLexing: true, Catalog: c, Verb: "UNKNOWN",
 	}, 0)
 	return p
 }

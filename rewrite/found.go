@@ -1,8 +1,8 @@
 package rewrite
 
 import (
+	"bytes"
 	"slices"
-	"strings"
 	"unicode"
 
 	pg "github.com/pganalyze/pg_query_go/v6"
@@ -114,13 +114,21 @@ func isTemporary(n *pg.Node) bool {
 // changedByCode goes by the words of the code: migrations are written that way.
 func changedByCode(x *pg.DoStmt) CatalogChange {
 	for _, arg := range x.Args {
-		code := arg.GetDefElem().GetArg().GetString_().GetSval()
-		for word := range strings.FieldsFuncSeq(code, func(r rune) bool { return !unicode.IsLetter(r) }) {
-			switch strings.ToLower(word) {
-			case "create", "alter", "drop", "import", "execute", "call":
-				return CatalogColumns
-			}
+		if hasDDL([]byte(arg.GetDefElem().GetArg().GetString_().GetSval())) {
+			return CatalogColumns
 		}
 	}
 	return CatalogSame
+}
+
+var wordsOfDDL = [][]byte{[]byte("create"), []byte("alter"), []byte("drop"), []byte("import"), []byte("execute"), []byte("call")}
+
+// hasDDL reports whether a text has a word in it that DDL begins with, or what runs such.
+func hasDDL(text []byte) bool {
+	for word := range bytes.FieldsFuncSeq(text, func(r rune) bool { return !unicode.IsLetter(r) }) {
+		if slices.ContainsFunc(wordsOfDDL, func(w []byte) bool { return len(w) == len(word) && bytes.EqualFold(w, word) }) {
+			return true
+		}
+	}
+	return false
 }

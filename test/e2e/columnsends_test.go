@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"strings"
 	"testing"
 	"time"
 
@@ -50,6 +51,17 @@ func TestI5EndsOfColumnsInDoubt(t *testing.T) {
 			must(t, migration, "ROLLBACK")
 		}
 		known()
+		// DDL in a text that is too long to be read.
+		must(t, migration, "BEGIN")
+		looked := lookAfter(t, direct)
+		if got := run(migration, `ALTER TABLE work RENAME note TO "`+strings.Repeat("n", 300<<10)+`"`); got != "" {
+			t.Fatal(got)
+		}
+		looked()
+		unknown("a long text")
+		want(t, migration, insert, "ZF004")
+		must(t, migration, "ROLLBACK")
+		known()
 		// The transaction that COMMIT AND CHAIN begins has changed nothing, but for DDL behind it.
 		for _, more := range []string{"", "COMMIT AND CHAIN"} {
 			must(t, migration, "BEGIN; "+swapped)
@@ -95,7 +107,7 @@ func TestI5EndsOfColumnsInDoubt(t *testing.T) {
 		}
 		const waiting = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%lock(77); COMMIT' AND wait_event = 'advisory'"
 		eventually(t, "the migration waits", func() bool { return number(t, direct, waiting) == 1 })
-		looked := lookAfter(t, direct)
+		looked = lookAfter(t, direct)
 		lost.Conn.(*net.TCPConn).SetLinger(0)
 		lost.Conn.Close()
 		eventually(t, "the client is lost", func() bool { return number(t, direct, waiting) == 1 && run(holder, "SELECT 1") == "" })

@@ -74,19 +74,42 @@ func TestI1DDLIsAnsweredWhenItsWaysAreGuarded(t *testing.T) {
 // I1: the same for a session that does not wait for the answer.
 func TestI1WhatIsSentBehindDDLWaitsForIt(t *testing.T) {
 	c, db, p := startCatalog(t, "--catalog-interval", "1h")
-	must(t, c.Connect(t, db, "postgres"), "GRANT CREATE ON SCHEMA public TO teller")
-	for i, protocol := range []string{"simple", "extended", "block"} {
-		for round := range 5 {
-			n := 10*i + round
-			conn := p.Connect(t, db, user, "")
-			list := []string{fmt.Sprintf("CREATE VIEW way_%d AS SELECT * FROM acct", n), fmt.Sprintf("UPDATE way_%d SET bal = bal WHERE id = 1", n), "SELECT 1"}
-			if protocol == "block" {
-				list = []string{"BEGIN", list[0], "COMMIT", list[1], "SELECT 1"}
-			}
-			got := atOnce(t, conn, protocol == "extended", list)
-			want := strings.Repeat(" ", len(list)-2) + "ZF002  "
-			if got != want {
-				t.Errorf("%s: %q, want %q", protocol, got, want)
+	direct := c.Connect(t, db, "postgres")
+	must(t, direct, "GRANT CREATE ON SCHEMA public TO teller")
+	// Who has no token is refused; a holder's own guard shows in its lock.
+	const guarded = "SELECT 1 / count(*) FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid()"
+	for i, tt := range []struct {
+		token bool
+		ddl   string
+		then  []string
+		want  string
+	}{
+		{false, "CREATE VIEW way_%d AS SELECT * FROM acct", []string{"DELETE FROM way_%d", "SELECT 1"}, "ZF002  "},
+		{true, "CREATE TABLE way_%[1]d PARTITION OF parts FOR VALUES IN (%[1]d)", []string{"BEGIN", "DELETE FROM way_%d", guarded, "COMMIT"}, "    "},
+	} {
+		for k, protocol := range []string{"simple", "string", "extended", "block"} {
+			for round := range 5 {
+				n := 100 + 100*i + 10*k + round
+				list, want := []string{fmt.Sprintf(tt.ddl, n)}, " "+tt.want
+				switch protocol {
+				case "string":
+					list[0] += "; SELECT 1"
+				case "block":
+					list, want = []string{"BEGIN", list[0], "COMMIT"}, "   "+tt.want
+				}
+				then := strings.ReplaceAll(strings.Join(tt.then, "; "), "way_%d", fmt.Sprint("way_", n))
+				if tt.token && protocol != "extended" { // the very next message
+					list, want = append(list, then), strings.TrimSuffix(want, "   ")
+				} else {
+					list = append(list, strings.Split(then, "; ")...)
+				}
+				token := ""
+				if tt.token {
+					token = text(nextToken())
+				}
+				if got := atOnce(t, p.Connect(t, db, user, token), protocol == "extended", list); got != want {
+					t.Errorf("%s, %s: %q, want %q", list, protocol, got, want)
+				}
 			}
 		}
 	}

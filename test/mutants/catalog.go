@@ -254,7 +254,8 @@ var catalogMutants = []mutant{
 	{
 		name: "catalog: a look that somebody waits for makes no pause before",
 		file: "tokens/catalog/look.go",
-		old:  "	case <-d.hurry:\n",
+		old:  "	case <-d.hurry:\n	case <-time.After(t):\n",
+		new:  "	case <-time.After(t):\n",
 		pkg:  "tokens/catalog", tests: "TestWatcherHurries",
 	},
 	{

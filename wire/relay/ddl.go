@@ -72,7 +72,7 @@ func (e *Engine) catalogChanged() {
 		return
 	}
 	c := e.ddl
-	e.lookDue = e.ddlLeads && e.enforcing()
+	e.lookDue = e.lookDue || e.ddlLeads && e.enforcing()
 	e.ddl, e.ddlInDoubt, e.ddlLeads, e.ddlChained = rewrite.CatalogSame, false, false, 0
 	if e.start.Judge != nil {
 		e.start.Judge.Changed(c, false)

@@ -152,9 +152,9 @@ func (e *Engine) sendQuery(a rewrite.Analysis, sql []byte) {
 	run := e.runs.query()
 	run.plan, run.rows = a.Plan, e.splices(a.Plan)
 	failed := e.tx.aborted && len(a.Statements) == 1 // boundary forgets it
+	e.countStatements(a.Plan)
 	slot := e.boundary(slotQuery)
 	slot.query = run
-	e.countStatements(a.Plan)
 
 	e.lexing.sent = false
 	head := len(e.cmem)
