@@ -84,6 +84,7 @@ type CatalogChange uint8
 
 const (
 	CatalogSame    CatalogChange = iota
+	CatalogOwn                   // a temporary view: a way to a fence of the session's own, which no look at the catalog finds
 	CatalogFewer                 // less leads to a fence
 	CatalogNames                 // what leads to a fence
 	CatalogColumns               // also the order of a table's columns

@@ -146,7 +146,7 @@ func TestStatementsThatChangeTheCatalog(t *testing.T) {
 		"ALTER TABLE t RENAME a TO b": CatalogColumns, "CREATE TABLE t (a int)": CatalogColumns, "ALTER TABLE t ADD x int": CatalogColumns,
 		"CREATE TABLE p PARTITION OF t FOR VALUES IN (1)": CatalogColumns, "CREATE TABLE t AS SELECT 1": CatalogColumns, "SELECT 1 INTO t": CatalogColumns,
 		"SELECT 1; ALTER TABLE t SET SCHEMA x": CatalogColumns,
-		"CREATE TEMP TABLE t (a int)":          CatalogSame, "CREATE TEMP VIEW v AS SELECT 1": CatalogSame, "CREATE TABLE pg_temp.t AS SELECT 1": CatalogSame, "SELECT 1 INTO TEMP t": CatalogSame,
+		"CREATE TEMP TABLE t (a int)":          CatalogSame, "CREATE TEMP VIEW v AS SELECT 1": CatalogOwn, "CREATE VIEW pg_temp.v AS SELECT 1": CatalogOwn, "CREATE TEMP VIEW v AS SELECT 1; DROP VIEW v": CatalogFewer, "CREATE TABLE pg_temp.t AS SELECT 1": CatalogSame, "SELECT 1 INTO TEMP t": CatalogSame,
 		"ALTER TABLE t FROB a": CatalogColumns, "FROB TABLE t; create VIEW v": CatalogColumns, "SELECT 'x": CatalogSame, "FROB t": CatalogSame,
 		"CREATE VIEW v AS SELECT 'x": CatalogColumns, "SELECT 1 AS \"" + strings.Repeat("n", 300<<10) + "\"; DROP TABLE t": CatalogColumns,
 		"VACUUM t": CatalogSame, "ANALYZE t": CatalogSame, "GRANT SELECT ON t TO x": CatalogSame, "UPDATE t SET a = 1": CatalogSame, "EXPLAIN CREATE TABLE t AS SELECT 1": CatalogSame,

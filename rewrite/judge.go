@@ -84,6 +84,8 @@ func (j *judge) statement(n *pg.Node) Statement {
 	}
 	if !isTemporary(n) {
 		j.st.Catalog = changingVerbs[j.st.Verb]
+	} else if n.GetViewStmt() != nil {
+		j.st.Catalog = CatalogOwn
 	}
 	if x := n.GetDoStmt(); x != nil {
 		j.st.Catalog = changedByCode(x)

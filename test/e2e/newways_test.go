@@ -167,3 +167,51 @@ func TestDDLIsAnsweredWithoutACatalog(t *testing.T) {
 	must(t, locker, "ROLLBACK")
 	must(t, holder, "DROP VIEW way_1")
 }
+
+// I1: what only the session itself sees of its ways to the fence: of its own transaction, and temporary ones.
+func TestI1WaysOfItsOwn(t *testing.T) {
+	c, db, p := startCatalog(t, "--catalog-interval", "1h")
+	must(t, c.Connect(t, db, "postgres"), "GRANT CREATE ON SCHEMA public TO teller; GRANT TEMP ON DATABASE "+db+" TO teller")
+	const write = "UPDATE way SET bal = bal + 1 WHERE id = 1"
+	for _, view := range []string{"CREATE VIEW way AS SELECT * FROM acct", "CREATE TEMP VIEW way AS SELECT * FROM acct", "CREATE VIEW pg_temp.way AS SELECT * FROM acct"} {
+		for _, protocol := range []string{"simple", "extended", "string"} {
+			steps := []string{"BEGIN", view, write}
+			if protocol == "string" {
+				steps = []string{"BEGIN; " + view + "; " + write}
+			}
+			first := func(conn *pgx.Conn, steps ...string) (sqlstate string) { // error
+				for _, sql := range steps {
+					got := ""
+					if protocol == "string" {
+						got = run(conn, sql)
+					} else {
+						got = either(conn, sql, protocol)
+					}
+					if sqlstate == "" {
+						sqlstate = got
+					}
+				}
+				return sqlstate
+			}
+			old := nextToken()
+			stale := p.Connect(t, db, user, text(old))
+			must(t, stale, "SELECT 1")
+			fresh := p.Connect(t, db, user, text(nextToken()))
+			must(t, fresh, "SELECT 1")
+			if got := first(fresh, steps...); got != "" {
+				t.Errorf("%s, %s, fresh: %q", view, protocol, got)
+			}
+			must(t, fresh, "ROLLBACK")
+			if got := first(stale, steps...); got != "ZF001" {
+				t.Errorf("%s, %s, stale: %q", view, protocol, got)
+			}
+			must(t, stale, "ROLLBACK")
+			if strings.Contains(view, "temp") || strings.Contains(view, "TEMP") {
+				must(t, stale, view)
+				if got := first(stale, write); got != "ZF001" {
+					t.Errorf("%s, %s, stale, later: %q", view, protocol, got)
+				}
+			}
+		}
+	}
+}

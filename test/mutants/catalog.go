@@ -238,6 +238,25 @@ var catalogMutants = []mutant{
 		pkg:  e2e, tests: "TestI1DDLIsAnsweredWhenItsWaysAreGuarded",
 	},
 	{
+		name: "catalog: ways of the session's own, of its transaction",
+		file: "wire/relay/ddl.go",
+		old:  "	return (e.ddlLeads || e.ownViews) && e",
+		new:  "	return e.ownViews && e",
+		pkg:  e2e, tests: "TestI1WaysOfItsOwn",
+	},
+	{
+		name: "catalog: ways of the session's own, temporary",
+		file: "rewrite/judge.go",
+		old:  "		j.st.Catalog = CatalogOwn\n",
+		pkg:  e2e, tests: "TestI1WaysOfItsOwn",
+	},
+	{
+		name: "catalog: ways of the session's own, in one string",
+		file: "wire/relay/query.go",
+		old:  " && !e.makesWays(a.Plan)",
+		pkg:  e2e, tests: "TestI1WaysOfItsOwn",
+	},
+	{
 		name: "catalog: what is sent behind DDL waits for its answer",
 		file: "wire/relay/client.go",
 		old:  "	if e.lookFirst() {",

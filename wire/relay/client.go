@@ -353,7 +353,7 @@ func (e *Engine) clientExecute(body []byte) bool {
 			return true
 		}
 	}
-	if v.plain() && !e.watched() {
+	if v.plain() && !e.watched() && !e.ownWays() {
 		e.countStatements(v.plan)
 		e.tx.touchedNow = e.tx.touchedNow || v.plan.Effect >= rewrite.EffectLock
 		e.slots.push().kind = slotExecute

@@ -13,6 +13,12 @@ import (
 // catalogChanges: DDL was sent. What is known of columns may hold no more, for this session to the end of its transaction,
 // and for others too if it is about a table of a fence, or tells nobody what about: they may be waiting for its lock.
 func (e *Engine) catalogChanges(p *rewrite.Plan) {
+	for i := range p.Statements {
+		e.ownViews = e.ownViews || p.Statements[i].Catalog == rewrite.CatalogOwn
+	}
+	if p.Catalog <= rewrite.CatalogOwn {
+		return
+	}
 	e.ddl, e.ddlUntil, e.ddlChained = max(e.ddl, p.Catalog), e.segment+1, 0
 	e.ddlInDoubt = e.ddlInDoubt || inDoubt(p)
 	e.ddlLeads = e.ddlLeads || leads(p)
@@ -31,6 +37,17 @@ func leads(p *rewrite.Plan) bool {
 	return slices.ContainsFunc(p.Statements, func(st rewrite.Statement) bool {
 		return st.Catalog == rewrite.CatalogNames || st.Catalog == rewrite.CatalogColumns && (!st.Fences.Empty() || st.Effect >= rewrite.EffectOpaque)
 	})
+}
+
+// ownWays: the session may have a way to a fence that nobody else sees: a temporary view, or what its own transaction has made.
+// If it has a token it must be a good one for whatever it writes.
+func (e *Engine) ownWays() bool {
+	return (e.ddlLeads || e.ownViews) && e.enforcing() && e.token.maybe()
+}
+
+// makesWays reports whether a string of several statements may make such a way and take it.
+func (e *Engine) makesWays(p *rewrite.Plan) bool {
+	return p.Catalog != rewrite.CatalogSame && len(p.Statements) > 1 && e.enforcing() && e.token.maybe()
 }
 
 // ddlBehind calls f for the plans with DDL that EXECUTE may run, or an EXECUTE behind it. A message has prepared them: SQL's

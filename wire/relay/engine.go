@@ -96,6 +96,7 @@ type Engine struct {
 	chainSent   bool                  // sentStatement met one, and no DDL behind it
 	ddlInDoubt  bool                  // other sessions cannot rely on columns for it
 	ddlLeads    bool                  // there may be new ways to a fence when it is committed
+	ownViews    bool                  // temporary ones were made
 	lookDue     bool                  // it may be committed, and nobody has looked since
 	savepoints  bool                  // there may be some: a failed transaction is not lost
 	scratch     rewrite.Scratch

@@ -69,6 +69,9 @@ func (e *Engine) addStatement(d *demand, st *rewrite.Statement) {
 		if st.Kind == rewrite.KindCall && e.cfg.Call == CallAllow { // it may commit inside, and the text of a CALL names no tables
 			return
 		}
+		if st.Catalog == rewrite.CatalogSame && e.ownWays() {
+			d.session = true
+		}
 		if !st.Fences.Empty() {
 			if d.fences.Empty() {
 				d.fences = st.Fences // shared with the plan, immutable

@@ -49,7 +49,7 @@ func (e *Engine) clientQuery(body []byte) bool {
 	}
 	a := e.analyze(sql)
 	e.about = shapeOf(a.Plan)
-	if a.Plain && !e.watched() {
+	if a.Plain && !e.watched() && !e.ownWays() && !e.makesWays(a.Plan) {
 		e.countStatements(a.Plan)
 		e.boundary(slotQuery)
 		e.tx.touchedBefore = e.tx.touchedBefore || a.Effect >= rewrite.EffectLock
