@@ -25,6 +25,13 @@ var triggerMutants = []mutant{
 		pkg:  "tokens/triggers", tests: "TestI1RowTokensOfAScope",
 	},
 	{
+		name: "trigger: a cascade leaves no newer row alone",
+		file: "tokens/triggers/rowtoken.go",
+		old:  " AND pg_catalog.pg_trigger_depth() OPERATOR(pg_catalog.=) 1`",
+		new:  "`",
+		pkg:  triggers, tests: "TestI1CascadesMeetNewerRows",
+	},
+	{
 		name: "trigger: the lock",
 		file: "tokens/schema/*.sql",
 		old:  "  IF pg_catalog.pg_advisory_xact_lock_shared(1178947139, mark_id) IS NOT NULL THEN -- strict",

@@ -6,20 +6,20 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// scopedRowTokenSQL makes the function for a fence with a scope. Its arguments: those of the other, and the scope with {} in
+// scopedRowTokenBody is rowTokenBody for a fence with a scope. Its arguments: those of the other, and the scope with {} in
 // place of the row's value.
 //
 // The row's own column tells which of the session's tokens counts. Without that one the row is another holder's: refused, or
 // left alone under rewrite; its name is compared as bytes, whatever the column's collation. A row that moves to another fence needs the tokens of both.
-func scopedRowTokenSQL(name, column, scope string) string {
-	return function(name, fmt.Sprintf(`  f pg_catalog.text;
+func scopedRowTokenBody(column, scope string) string {
+	return fmt.Sprintf(`  f pg_catalog.text;
   moved_to pg_catalog.text;
   token pg_catalog.int8;
 `+beginOrBypass+`  IF TG_OP OPERATOR(pg_catalog.<>) 'INSERT' THEN
     f := fence.row_scope(TG_ARGV[3], OLD.%[2]s::pg_catalog.text COLLATE pg_catalog."C");
     token := fence.row_scoped(f);
     IF token IS NULL OR OLD.%[1]s OPERATOR(pg_catalog.>) token THEN
-      IF TG_ARGV[2] OPERATOR(pg_catalog.=) 'rewrite' THEN
+      IF `+leftAlone+` THEN
         RETURN NULL;
       ELSIF token IS NULL THEN
         PERFORM fence.row_missing(COALESCE(f, 'NULL'));
@@ -44,5 +44,5 @@ func scopedRowTokenSQL(name, column, scope string) string {
     NEW.%[1]s := token;
   END IF;
   RETURN NEW;
-`, pgx.Identifier{column}.Sanitize(), pgx.Identifier{scope}.Sanitize()))
+`, pgx.Identifier{column}.Sanitize(), pgx.Identifier{scope}.Sanitize())
 }

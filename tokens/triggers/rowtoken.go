@@ -12,30 +12,35 @@ const rowTokenName = "fence_row_token"
 // rowToken is the trigger that keeps a column of row tokens. Its function names the column, and that of a scope, for PL/pgSQL
 // reads a column by a name that it knows many times faster than by one in a variable: one function for each pair of names.
 func rowToken(column, scope string) form {
-	f := form{name: rowTokenName, function: rowTokenFunction(column), row: true}
-	f.own = rowTokenSQL(column)
+	body := rowTokenBody(column)
 	if scope != "" {
-		f.function = rowTokenFunction(column + "\x00" + scope)
-		f.own = scopedRowTokenSQL(f.function, column, scope)
+		body = scopedRowTokenBody(column, scope)
 	}
+	f := form{name: rowTokenName, function: rowTokenFunction(body), row: true}
+	f.own = function(f.function, body)
 	return f
 }
 
-func rowTokenFunction(column string) string {
-	return fmt.Sprintf("row_token_%x", sha256.Sum256([]byte(column)))[:10+16]
+// rowTokenFunction names a function by what it does: a trigger that calls another version's is not the one it should be.
+func rowTokenFunction(body string) string {
+	return fmt.Sprintf("row_token_%x", sha256.Sum256([]byte(body)))[:10+16]
 }
 
-// rowTokenSQL makes the function. Its arguments: the fence of bare tokens, the fence, reject or rewrite.
+// rowTokenBody are the declarations and statements of the function. Its arguments: the fence of bare tokens, the fence, reject
+// or rewrite.
 //
 // A row that a newer token has written is refused or, under rewrite, left alone. What is written is stamped with the
 // session's token, unless the statement has assigned the column itself, as fenceproxy's and hand-written SQL do; then the
 // value may not fall.
-func rowTokenSQL(column string) string {
+//
+// What another trigger writes is refused under rewrite too: foreign keys are triggers that do not look whether the rows of
+// a cascade were really written (ri_triggers.c RI_FKey_cascade_del), and would be left with rows that refer to nothing.
+func rowTokenBody(column string) string {
 	c := pgx.Identifier{column}.Sanitize()
-	return function(rowTokenFunction(column), fmt.Sprintf(`  token pg_catalog.int8;
+	return fmt.Sprintf(`  token pg_catalog.int8;
 `+beginOrBypass+`  token := fence.row_token(TG_ARGV[1], TG_ARGV[0] OPERATOR(pg_catalog.=) TG_ARGV[1]);
   IF TG_OP OPERATOR(pg_catalog.<>) 'INSERT' AND OLD.%[1]s OPERATOR(pg_catalog.>) token THEN
-    IF TG_ARGV[2] OPERATOR(pg_catalog.=) 'rewrite' THEN
+    IF `+leftAlone+` THEN
       RETURN NULL;
     END IF;
     PERFORM fence.row_stale(OLD.%[1]s, token, TG_ARGV[1]);
@@ -52,8 +57,11 @@ func rowTokenSQL(column string) string {
     PERFORM fence.row_stale(OLD.%[1]s, NEW.%[1]s, TG_ARGV[1]);
   END IF;
   RETURN NEW;
-`, c))
+`, c)
 }
+
+// leftAlone: newer rows are no error.
+const leftAlone = `TG_ARGV[2] OPERATOR(pg_catalog.=) 'rewrite' AND pg_catalog.pg_trigger_depth() OPERATOR(pg_catalog.=) 1`
 
 // beginOrBypass follows the declarations.
 const beginOrBypass = `  reason pg_catalog.text := pg_catalog.btrim(pg_catalog.current_setting('fence.bypass', true));

@@ -99,3 +99,56 @@ func TestRowTokensRewrite(t *testing.T) {
 		t.Errorf("%+v %v", p, err)
 	}
 }
+
+// I1, and foreign keys stay true: what a cascade would write and may not is an error under rewrite too, for a row that is left
+// alone would refer to nothing.
+func TestI1CascadesMeetNewerRows(t *testing.T) {
+	const tables = `CREATE TABLE above (id int PRIMARY KEY); INSERT INTO above VALUES (1), (2);
+		CREATE TABLE t (id int PRIMARY KEY, up int REFERENCES above ON DELETE CASCADE ON UPDATE CASCADE, tok bigint NOT NULL DEFAULT 0);
+		INSERT INTO t VALUES (1, 1, 40), (2, 2, 0);
+		CREATE TABLE other (id int); CREATE FUNCTION writes() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN UPDATE t SET id = id WHERE id = NEW.id; RETURN NEW; END';
+		CREATE TRIGGER writes AFTER INSERT ON other FOR EACH ROW EXECUTE FUNCTION writes()`
+	for _, scope := range []string{"", "id"} {
+		for _, rewrite := range []bool{false, true} {
+			w := shared(t, tables)
+			c := config("t")
+			fence := &c.Fences[0]
+			fence.RowToken, fence.Rewrite = "tok", rewrite
+			token := "34"
+			if scope != "" {
+				fence.Name, fence.Scope, fence.ScopeColumn, c.Bare = "f/*", "f/{}", scope, ""
+				w.su.must("SELECT fence.raise('f/1', 0, 34, 'seed', NULL); SELECT fence.raise('f/2', 0, 34, 'seed', NULL)")
+				token = "f/1=34,f/2=34"
+			}
+			w.install(c)
+			a := w.dial("app").token(token)
+			for _, sql := range []string{"DELETE FROM above WHERE id = 1", "UPDATE above SET id = 11 WHERE id = 1", "INSERT INTO other VALUES (1)"} {
+				expect(t, sql, a.do(sql), "ZF001")
+			}
+			for _, sql := range []string{"UPDATE above SET id = 12 WHERE id = 2", "INSERT INTO other VALUES (2)", "DELETE FROM above WHERE id = 12"} {
+				expect(t, sql, a.do(sql), "ok")
+			}
+			expect(t, "rows", a.do("SELECT string_agg(id || ':' || up || ':' || tok, ' ') FROM t"), "ok:1:1:40")
+			if rewrite {
+				a.must("DELETE FROM t")
+			}
+			a.must("ALTER TABLE t ADD FOREIGN KEY (up) REFERENCES above")
+			expect(t, "left alone", a.do("SELECT count(*) FROM t"), "ok:1")
+		}
+	}
+}
+
+// A trigger of an earlier version is replaced by init --triggers.
+func TestTriggersOfRowTokensAreOfThisVersion(t *testing.T) {
+	w := shared(t, withColumn)
+	c := config("t")
+	c.Fences[0].RowToken = "Tok"
+	w.install(c)
+	w.su.must(`CREATE FUNCTION fence.row_token_0123456789abcdef() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END';
+		CREATE OR REPLACE TRIGGER fence_row_token BEFORE INSERT OR UPDATE OR DELETE ON t FOR EACH ROW EXECUTE FUNCTION fence.row_token_0123456789abcdef('f', 'f', 'reject')`)
+	if s := states(w.compare(c)); s != "t fence_row_token altered" {
+		t.Error(s)
+	}
+	w.install(c)
+	expect(t, "stale row", w.dial("app").token("34").do("UPDATE t SET v = 1 WHERE id = 3"), "ZF001")
+}
