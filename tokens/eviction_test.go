@@ -298,4 +298,12 @@ func TestOperatorRaise(t *testing.T) {
 	expect(t, "lower", err.Code, CodeStale)
 	_, err = Raise(ctx, dsn, "a b", Token{0, 34}, "operator", shortGrace, nil, nil)
 	expect(t, "bad name", err.Code, CodeMalformed)
+	// Without a name for the holder none is told.
+	if _, err := Raise(ctx, dsn, f, Token{0, 5_000_000_001}, "", shortGrace, nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	_, err = Raise(ctx, dsn, f, Token{0, 34}, "", shortGrace, nil, nil)
+	if !strings.HasSuffix(err.Detail, "UTC, holder unknown.") {
+		t.Errorf("detail %q", err.Detail)
+	}
 }

@@ -106,7 +106,7 @@ func (f *flight) land(o outcome) {
 }
 
 const raiseSQL = "SELECT r.id, r.raised, coalesce(r.old_epoch, 0), coalesce(r.old_token, 0)" +
-	" FROM fence.raise($1::text, $2::int8, $3::int8, $4::text, nullif($5::int8, -1)) AS r"
+	" FROM fence.raise($1::text, $2::int8, $3::int8, nullif($4::text, ''), nullif($5::int8, -1)) AS r"
 
 // raise runs fence.raise, one round trip, and again when it failed by no fault of its own: it may be repeated, for what
 // it wants is a state.
