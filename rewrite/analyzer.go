@@ -69,7 +69,7 @@ func New(cfg Config) (*Analyzer, error) {
 		failEncoding, failBackslash, failUTF8, failNUL, failLong, failDeep, failSyntax, failTree, string(lexOpenString), string(lexOpenComment),
 		string(lexStringComment), string(lexNumber), string(lexCharacter), string(lexOperator),
 	} {
-		a.unknown[why] = unreadable{a.unknownPlan(why, CatalogSame), a.unknownPlan(why, CatalogColumns)}
+		a.unknown[why] = a.newUnreadable(why)
 	}
 	return a, nil
 }
@@ -270,26 +270,6 @@ func (a *Analyzer) refuse(sc *Scratch, sql []byte, why string) Analysis {
 	a.stats.stripes[0].unknown.Add(1)
 	sc.starts = append(sc.starts[:0], 0)
 	return Analysis{a.unreadable(why, sql), sc.starts, nil}
-}
-
-// unreadable are the plans of texts that cannot be read for one reason: without and with the words of DDL in them.
-type unreadable struct{ plain, ddl *Plan }
-
-func (a *Analyzer) unreadable(why string, sql []byte) *Plan {
-	u := a.unknown[why]
-	if hasDDL(sql) {
-		return u.ddl
-	}
-	return u.plain
-}
-
-// unknownPlan is the plan of a text that cannot be read: one statement that may do anything.
-func (a *Analyzer) unknownPlan(why string, c CatalogChange) *Plan {
-	p := &Plan{Failure: why}
-	p.add(Statement{
-		Effect: EffectUnknown, Fences: a.tables.all, MayChangeToken: true, ChangesLexing: true, Catalog: c, Verb: "UNKNOWN",
-	}, 0)
-	return p
 }
 
 func hasHighBit(sql []byte) bool {

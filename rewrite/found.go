@@ -1,9 +1,7 @@
 package rewrite
 
 import (
-	"bytes"
 	"slices"
-	"unicode"
 
 	pg "github.com/pganalyze/pg_query_go/v6"
 )
@@ -120,16 +118,4 @@ func changedByCode(x *pg.DoStmt) CatalogChange {
 		}
 	}
 	return CatalogSame
-}
-
-var wordsOfDDL = [][]byte{[]byte("create"), []byte("alter"), []byte("drop"), []byte("import"), []byte("execute"), []byte("call")}
-
-// hasDDL reports whether a text has a word in it that DDL begins with, or what runs such.
-func hasDDL(text []byte) bool {
-	for word := range bytes.FieldsFuncSeq(text, func(r rune) bool { return !unicode.IsLetter(r) }) {
-		if slices.ContainsFunc(wordsOfDDL, func(w []byte) bool { return len(w) == len(word) && bytes.EqualFold(w, word) }) {
-			return true
-		}
-	}
-	return false
 }

@@ -3,6 +3,7 @@ package rewrite
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -226,6 +227,11 @@ func newRowFences(fences []Fence, catalog Catalog) (*rowFences, error) {
 		return nil, nil
 	}
 	return r, nil
+}
+
+// scoped reports whether a fence has a scope.
+func (r *rowFences) scoped() bool {
+	return r != nil && slices.ContainsFunc(r.patterns, func(p rowPattern) bool { return p.fence.scope != nil })
 }
 
 // find returns the row fence of a table; many says that it has more than one. A bare name that could be a table of

@@ -57,6 +57,8 @@ func TestScopeTellsWhoseARowIs(t *testing.T) {
 		{"COPY t FROM STDIN", "refused", "refused", ""},
 		{"TRUNCATE t", "refused", "refused", ""},
 		{"TRUNCATE src, ONLY t RESTART IDENTITY", "refused", "refused", ""},
+		{"TRUNCATE src CASCADE", "refused", "refused", ""},
+		{"UPDATE t SET a = 1 WHERE id = 3 RETURNING WITH (OLD AS o) o.a", "refused", "refused", ""}, // of PostgreSQL 18
 		{"MERGE INTO t USING src ON t.id = src.id - 4 AND src.id < 8 WHEN MATCHED AND t.id < 3 THEN UPDATE SET a = 79", "MERGE 2", "MERGE 2", "1:79:5 2:79:6 3:30:0"},
 		{"MERGE INTO t USING src ON t.id = src.id - 4 AND src.id < 8 WHEN MATCHED THEN DELETE", "ZF002", "MERGE 2", "3:30:0"},
 	} {
@@ -142,6 +144,38 @@ func TestScopesAndRowTokensOfTheConfiguration(t *testing.T) {
 		_, err := New(Config{Fences: []Fence{tt.f}})
 		if tt.want == "" && err != nil || tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)) {
 			t.Errorf("%+v: %v, want %q", tt.f, err, tt.want)
+		}
+	}
+}
+
+// I1: a guard does not tell whose the rows are that a text writes which cannot be read. One without the words that rows are
+// written with is guarded as ever, and so are all where no fence has a scope.
+func TestI1UnreadableTextsAndScopes(t *testing.T) {
+	long := "SELECT " + strings.Repeat("a + ", 200<<10) + "1"
+	var sc Scratch
+	for _, tt := range []struct {
+		sql    string
+		s      Settings
+		refuse bool
+	}{
+		{"UPDATE t SET a = 1 WHERE id = 3 RETURNING WITH (OLD AS o) o.a", Settings{}, true},
+		{"insert/**/INTO t (id) SELEC 3", Settings{}, true},
+		{"(SELECT 1);DELETE-- x\nFRO t", Settings{}, true},
+		{"COPY t FRO STDIN", Settings{}, true},
+		{"MERGE INT t", Settings{}, true},
+		{"truncate TABL t", Settings{}, true},
+		{`CREATE TABLE x (); UPDATE t SET b = '\\'`, Settings{BackslashQuotes: true}, true},
+		{"UPDATE t SET b = 'ä'", Settings{UnsafeEncoding: true}, true},
+		{long + "; DELETE FROM t", Settings{}, true},
+		{long, Settings{}, false},
+		{"SELEC updated, x_delete_d FROM t", Settings{}, true}, // a word in a name: _ is no letter
+		{"SELEC updated FROM t", Settings{}, false},
+	} {
+		for _, cfg := range []Config{scopeConfig(StaleReject), rowConfig(StaleReject), {Fences: []Fence{{Name: "f", Tables: []string{"t"}}}}} {
+			st := newAnalyzer(t, cfg).Analyze(&sc, []byte(tt.sql), tt.s).Statements[0]
+			if st.Effect != EffectUnknown || (st.Refuse != nil) != (tt.refuse && cfg.Fences[0].Scope != "") {
+				t.Errorf("%.60s, scope %q: %+v", tt.sql, cfg.Fences[0].Scope, st.Refuse)
+			}
 		}
 	}
 }

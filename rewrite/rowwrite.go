@@ -86,10 +86,13 @@ func cannotStamp(what, hint string) *Refusal {
 	return &Refusal{Code: "ZF004", Message: what + " cannot be given row tokens", Hint: hint}
 }
 
-// truncateRows: rows that nothing names are those of every fence of a scope.
+// truncateRows: rows that nothing names are those of every fence of a scope, and CASCADE may lead to any table.
 func (j *judge) truncateRows(x *pg.TruncateStmt) {
 	if j.a.rows == nil {
 		return
+	}
+	if x.Behavior == pg.DropBehavior_DROP_CASCADE && j.a.rows.scoped() {
+		j.refuseRow(cascadingRows)
 	}
 	for _, r := range x.Relations {
 		n := tableName{r.GetRangeVar().GetSchemaname(), r.GetRangeVar().GetRelname()}
@@ -108,6 +111,12 @@ var allRows = &Refusal{
 	Code:    "ZF004",
 	Message: "TRUNCATE writes the rows of every fence of the table's scope",
 	Hint:    "DELETE the rows that the session's tokens are for.",
+}
+
+var cascadingRows = &Refusal{
+	Code:    "ZF004",
+	Message: "TRUNCATE ... CASCADE may write the rows of every fence of a scope",
+	Hint:    "Name the tables without CASCADE.",
 }
 
 var scopedCopy = &Refusal{

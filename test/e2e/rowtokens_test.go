@@ -225,6 +225,27 @@ func TestRowTokensOfPatterns(t *testing.T) {
 			}
 		}
 		want(t, one, "SET fence.token = 'work/1=5'", "ZF003")
+		// What cannot be read may write any row. A mistake is PostgreSQL's to tell.
+		newer := "UPDATE work SET state = 'newer' WHERE id = 2 RETURNING WITH (OLD AS o) o.id"
+		long := "UPDATE work SET state = 'long' WHERE id = 2 AND id IN (2" + strings.Repeat(", abs(1)", 100<<10) + ")"
+		for _, protocol := range []string{"simple", "extended", "block"} {
+			wanted := "42601"
+			if c.Major >= 18 {
+				wanted = "ZF004"
+			}
+			if _, got := tag(one, newer, protocol); got != wanted {
+				t.Errorf("%s, syntax of PostgreSQL 18, %s: %q, want %q", mode, protocol, got, wanted)
+			}
+			if _, got := tag(one, long, protocol); got != "ZF004" {
+				t.Errorf("%s, a long statement, %s: %q", mode, protocol, got)
+			}
+			if _, got := tag(one, "UPDATE work SETT state = 'x'", protocol); got != "42601" {
+				t.Errorf("%s, a mistake, %s: %q", mode, protocol, got)
+			}
+		}
+		if s := rowState(t, direct); strings.Contains(s, "newer") || strings.Contains(s, "long") {
+			t.Errorf("%s: %s", mode, s)
+		}
 		// A takeover of jobs/2: the older holder makes no new rows any more, and under reject writes none.
 		next := p.Connect(t, db, user, fmt.Sprintf("jobs/3=%d", token+1))
 		must(t, next, "SELECT 1")

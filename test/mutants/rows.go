@@ -27,6 +27,20 @@ var rowMutants = []mutant{
 		pkg:  e2e, tests: "TestRowTokensRe",
 	},
 	{
+		name: "rows: what cannot be read writes no row of a scope",
+		file: "rewrite/unreadable.go",
+		old:  "	if hasWord(sql, wordsOfRows) {",
+		new:  "	if false {",
+		pkg:  texts, tests: "TestI1UnreadableTextsAndScopes",
+	},
+	{
+		name: "rows: TRUNCATE ... CASCADE writes the rows of every scope",
+		file: "rewrite/rowwrite.go",
+		old:  "	if x.Behavior == pg.DropBehavior_DROP_CASCADE && j.a.rows.scoped() {",
+		new:  "	if false {",
+		pkg:  texts, tests: "TestScopeTellsWhoseARowIs",
+	},
+	{
 		name: "rows: reject compares the row's token",
 		file: "tokens/schema/*.sql",
 		old:  "  IF row_value OPERATOR(pg_catalog.>) token THEN\n",

@@ -60,11 +60,11 @@ func (e *Engine) clientQuery(body []byte) bool {
 		e.sendQuery(a, sql)
 		return true
 	}
-	if r := e.refusalOfPlan(a.Plan); r != nil {
-		e.poisonQuery(*r)
+	if a.Effect == rewrite.EffectUnknown && len(e.cfg.Fences) > 0 && !e.probed(a.Plan, sql) { // a mistake is PostgreSQL's to tell
 		return true
 	}
-	if a.Effect == rewrite.EffectUnknown && len(e.cfg.Fences) > 0 && !e.probed(a.Plan, sql) {
+	if r := e.refusalOfPlan(a.Plan); r != nil {
+		e.poisonQuery(*r)
 		return true
 	}
 	if e.mustAsk(a.Plan) || e.commitWaits(a.Plan) {

@@ -106,7 +106,7 @@ func (e *Engine) observeQuery(p *rewrite.Plan) {
 		e.observeRollback(p)
 		return
 	}
-	if r := e.refusalOfPlan(p); r != nil {
+	if r := e.refusalOfPlan(p); r != nil && p.Effect != rewrite.EffectUnknown { // enforce would ask PostgreSQL first
 		e.wouldRefuse(r.Code, r.Fence)
 		return
 	}
@@ -127,7 +127,7 @@ func (e *Engine) observeQuery(p *rewrite.Plan) {
 }
 
 func (e *Engine) observePlan(p *rewrite.Plan) {
-	if r := e.refusalOfPlan(p); r != nil {
+	if r := e.refusalOfPlan(p); r != nil && p.Effect != rewrite.EffectUnknown { // enforce would ask PostgreSQL first
 		e.wouldRefuse(r.Code, r.Fence)
 		return
 	}
