@@ -98,6 +98,23 @@ var changingVerbs = map[string]CatalogChange{
 	"ALTER TYPE": CatalogNames, "DDL": CatalogNames, "DROP": CatalogFewer, "DROP OWNED": CatalogFewer,
 }
 
+// newWays reports whether DDL may make a way to a fence that nobody knows of: a partition, a view, a function, or another name
+// of one. What names nothing of a fence makes no partition of its tables.
+func (j *judge) newWays(n *pg.Node) bool {
+	if j.st.Catalog != CatalogColumns {
+		return j.st.Catalog == CatalogNames
+	}
+	if x := n.GetAlterObjectSchemaStmt(); x != nil && x.Relation == nil {
+		return true
+	}
+	switch n.GetRenameStmt().GetRenameType() {
+	case pg.ObjectType_OBJECT_FUNCTION, pg.ObjectType_OBJECT_PROCEDURE, pg.ObjectType_OBJECT_ROUTINE, pg.ObjectType_OBJECT_AGGREGATE,
+		pg.ObjectType_OBJECT_SCHEMA:
+		return true
+	}
+	return !j.st.Fences.Empty() || j.st.Effect >= EffectOpaque
+}
+
 // isTemporary: a session's own relations are in no catalog but its own.
 func isTemporary(n *pg.Node) bool {
 	for _, rv := range []*pg.RangeVar{

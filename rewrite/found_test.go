@@ -137,6 +137,31 @@ func TestI1PlansAreJudgedAgain(t *testing.T) {
 	}
 }
 
+// I1: DDL that may make a way to a fence, another name of one too, and DDL that cannot.
+func TestI1DDLThatMakesWays(t *testing.T) {
+	a := newAnalyzer(t, fencesByName)
+	var sc Scratch
+	for sql, want := range map[string]bool{
+		"CREATE VIEW v AS SELECT 1": true, "CREATE FUNCTION f() RETURNS int LANGUAGE sql AS ''": true, "DO 'BEGIN CREATE VIEW v AS SELECT 1; END'": true,
+		"CREATE TABLE p PARTITION OF accounts DEFAULT": true, "ALTER TABLE p INHERIT accounts": true, "ALTER TABLE accounts RENAME TO t": true,
+		"ALTER FUNCTION f() RENAME TO g": true, "ALTER PROCEDURE f() RENAME TO g": true, "ALTER ROUTINE f() RENAME TO g": true, "ALTER AGGREGATE f(int) RENAME TO g": true,
+		"ALTER FUNCTION f() SET SCHEMA s": true, "ALTER AGGREGATE f(int) SET SCHEMA s": true, "ALTER EXTENSION e SET SCHEMA s": true, "ALTER SCHEMA s RENAME TO t": true,
+		"CREATE SCHEMA s CREATE VIEW v AS SELECT * FROM public.accounts": true, "CREATE SCHEMA s CREATE TABLE t () INHERITS (public.accounts)": true,
+		"ALTER TABLE accounts FROB a": true, "SELECT 1; CREATE VIEW v AS SELECT 1; SELECT 2": true,
+		"CREATE SCHEMA s": false, "CREATE SCHEMA s CREATE TABLE t (id int)": false, "CREATE TABLE t (id int)": false, "ALTER TABLE t RENAME a TO b": false,
+		"ALTER TABLE t RENAME TO u": false, "ALTER TABLE t SET SCHEMA s": false, "ALTER TABLE t ADD x int": false, "CREATE INDEX ON t (id)": false,
+		"DROP VIEW v": false, "DROP FUNCTION f()": false, "CREATE TEMP TABLE t (id int)": false, "ALTER ROLE a RENAME TO b": false, "SELECT 1": false,
+	} {
+		got := false
+		for _, st := range a.Analyze(&sc, []byte(sql), Settings{}).Statements {
+			got = got || st.NewWays
+		}
+		if got != want {
+			t.Errorf("%s: %v", sql, got)
+		}
+	}
+}
+
 func TestStatementsThatChangeTheCatalog(t *testing.T) {
 	a := newAnalyzer(t, fencesByName)
 	var sc Scratch

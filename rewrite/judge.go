@@ -90,6 +90,7 @@ func (j *judge) statement(n *pg.Node) Statement {
 	if x := n.GetDoStmt(); x != nil {
 		j.st.Catalog = changedByCode(x)
 	}
+	j.st.NewWays = j.st.NewWays || j.newWays(n)
 	return j.st
 }
 

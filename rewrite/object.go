@@ -154,6 +154,7 @@ func (j *judge) createSchema(x *pg.CreateSchemaStmt) {
 		st := inner.statement(e)
 		j.effect(st.Effect)
 		j.fence(st.Fences)
+		j.st.NewWays = j.st.NewWays || st.NewWays
 		if st.Uses != nil {
 			j.uses().tables = append(j.uses().tables, st.Uses.tables...)
 			j.uses().calls = append(j.uses().calls, st.Uses.calls...)

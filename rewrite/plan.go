@@ -91,6 +91,7 @@ type Statement struct {
 	// makes a READ ONLY transaction writable: RESET, set_config with NULL.
 	MayLiftReadOnly bool
 	Catalog         CatalogChange // DDL
+	NewWays         bool          // of which there may be a new way to a fence when it is committed
 	// Uses are for Analyzer.Again; nil when there is nothing to look at again.
 	Uses   *Uses
 	Name   string   // prepared statement, savepoint or cursor, folded as PostgreSQL folds it

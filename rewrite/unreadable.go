@@ -46,7 +46,7 @@ func (a *Analyzer) unreadable(why string, sql []byte) *Plan {
 func (a *Analyzer) unknownPlan(why string, c CatalogChange, refuse *Refusal) *Plan {
 	p := &Plan{Failure: why}
 	p.add(Statement{
-		Effect: EffectUnknown, Fences: a.tables.all, MayChangeToken: true, ChangesLexing: true, Catalog: c, Verb: "UNKNOWN", Refuse: refuse,
+		Effect: EffectUnknown, Fences: a.tables.all, MayChangeToken: true, ChangesLexing: true, Catalog: c, NewWays: c != CatalogSame, Verb: "UNKNOWN", Refuse: refuse,
 	}, 0)
 	return p
 }

@@ -48,11 +48,10 @@ func (j *judge) Settle(ctx context.Context) {
 	}
 	late := time.NewTimer(settleTime)
 	defer late.Stop()
-	settled := d.watched.Settled()
 	for {
 		looked, next := d.watched.Looked(j.want.Load())
 		if looked {
-			next = settled
+			next = d.watched.Settled() // another one, if the look before it was lost with the connection
 		} else {
 			d.watched.Hurry()
 		}

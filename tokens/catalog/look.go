@@ -43,10 +43,10 @@ func (d *Watched) run() {
 			return
 		}
 		w.cfg.Failed()
-		if worked { // the connection is lost: perhaps only that
+		if worked { // the connection is lost: perhaps only that, so those who wait for a look go on to
+			d.unsettle()
 			d.lost.Store(true)
 			d.tried()
-			d.unsettle()
 			if pause = retryFirst; time.Since(begin) < time.Second {
 				d.rest(pause)
 			}

@@ -28,8 +28,8 @@ func (s *pumps) announce(l tokens.List, about tokens.Session) {
 }
 
 func (s *session) raise(ctx context.Context, about tokens.Session, l tokens.List) ([]tokens.Mark, *tokens.Error) {
-	if s.judge != nil {
-		s.judge.Settle(ctx)
+	if s.judge != nil { // for what a client has sent before it has gone, too: that is still carried out
+		s.judge.Settle(s.ctx)
 	}
 	if len(l) == 0 { // it was for the judge
 		return nil, nil

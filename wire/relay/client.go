@@ -91,6 +91,10 @@ func (e *Engine) clientType(typ byte) {
 			e.copying.amongData = e.copying.amongData || e.dataSent
 			return // ignored by the server (copyfromparse.c CopyGetData)
 		}
+		if e.lookFirst() { // its answer could be taken for that of the DDL before it
+			e.act.pause = pauseQuiet
+			return
+		}
 		e.skipping = false
 		e.boundary(slotSync)
 		e.open = false

@@ -31,12 +31,9 @@ func inDoubt(p *rewrite.Plan) bool {
 	return p.Catalog == rewrite.CatalogColumns && (!p.Fences.Empty() || p.Effect >= rewrite.EffectOpaque)
 }
 
-// leads reports whether DDL may make a new way to a fence: a partition, a view, a function. What names nothing of a fence makes
-// no partition of its tables.
+// leads reports whether there may be a new way to a fence.
 func leads(p *rewrite.Plan) bool {
-	return slices.ContainsFunc(p.Statements, func(st rewrite.Statement) bool {
-		return st.Catalog == rewrite.CatalogNames || st.Catalog == rewrite.CatalogColumns && (!st.Fences.Empty() || st.Effect >= rewrite.EffectOpaque)
-	})
+	return slices.ContainsFunc(p.Statements, func(st rewrite.Statement) bool { return st.NewWays })
 }
 
 // ownWays: the session may have a way to a fence that nobody else sees: a temporary view, or what its own transaction has made.

@@ -55,13 +55,13 @@ func (p *pausingJudges) Settle(ctx context.Context) {
 	p.changed = false
 }
 
-func livePausing(t *testing.T) (*testServer, *pausingJudges) {
+func livePausing(t *testing.T, loops int) (*testServer, *pausingJudges) {
 	t.Helper()
 	judges := &pausingJudges{waits: make(chan struct{}, 1), free: make(chan struct{})}
 	s := live(t, pgtest.Shared(t), ModeEnforce, func(sc *ServerConfig) {
 		cfg := *sc.Current()
 		cfg.Judges, judges.analyzer = judges, cfg.Analyzer
-		sc.Current = func() *Config { return &cfg }
+		sc.Current, sc.Loops = func() *Config { return &cfg }, loops
 	})
 	return s, judges
 }
@@ -118,7 +118,7 @@ func (c *hijacked) ready(t *testing.T, within time.Duration, n int) (got int) {
 // DDL that may make a new way to a fence is answered when the catalog was looked at, and what was sent behind it is not
 // looked at before.
 func TestLiveDDLWaitsForTheCatalog(t *testing.T) {
-	s, j := livePausing(t)
+	s, j := livePausing(t, 0)
 	c := ddlSent(t, s, j, "CREATE OR REPLACE VIEW held AS SELECT 1", &pgproto3.Query{String: "SELECT 1"}, &pgproto3.Parse{Query: "SELECT 2"}, &pgproto3.Bind{}, &pgproto3.Execute{}, &pgproto3.Sync{})
 	if n := c.ready(t, 200*time.Millisecond, 1); n != 0 {
 		t.Error("answered before")
@@ -129,9 +129,40 @@ func TestLiveDDLWaitsForTheCatalog(t *testing.T) {
 	}
 }
 
+// I1: nobody is told of DDL before the look, and nothing behind it is carried out: not by a Sync that is sent behind it, nor
+// because the client has closed its side.
+func TestI1LiveNothingIsAnsweredBeforeTheLook(t *testing.T) {
+	const ddl = "CREATE OR REPLACE VIEW held AS SELECT 1"
+	for _, tt := range []struct {
+		name string
+		more []pgproto3.FrontendMessage
+		ends bool
+	}{
+		{"Syncs", []pgproto3.FrontendMessage{&pgproto3.Sync{}, &pgproto3.Sync{}}, false},
+		{"end of stream", []pgproto3.FrontendMessage{&pgproto3.Query{String: "SELECT 1"}, &pgproto3.Query{String: "SELECT 2"}}, true},
+	} {
+		for driver, loops := range map[string]int{"loop": 0, "pumps": -1} {
+			t.Run(tt.name+", "+driver, func(t *testing.T) {
+				s, j := livePausing(t, loops)
+				c := ddlSent(t, s, j, ddl, tt.more...)
+				if tt.ends {
+					c.Conn.(*net.TCPConn).CloseWrite()
+				}
+				if n := c.ready(t, 100*time.Millisecond, 1); n != 0 {
+					t.Error("answered before")
+				}
+				close(j.free)
+				if n := c.ready(t, wait, 3); n != 3 {
+					t.Errorf("%d of 3 answers", n)
+				}
+			})
+		}
+	}
+}
+
 // Whoever has changed nothing of that kind does not wait.
 func TestLiveOtherDDLDoesNotWait(t *testing.T) {
-	s, _ := livePausing(t)
+	s, _ := livePausing(t, 0)
 	other := pgxConnect(t, s.dsn("postgres"))
 	for _, sql := range []string{"CREATE TEMP TABLE mine (id int)", "CREATE TABLE IF NOT EXISTS unfenced (id int)", "ALTER TABLE unfenced ADD COLUMN IF NOT EXISTS note text", "ANALYZE unfenced", "SELECT 1"} {
 		ctx, cancel := context.WithTimeout(context.Background(), wait)
@@ -146,14 +177,15 @@ func TestLiveOtherDDLDoesNotWait(t *testing.T) {
 func TestLiveDDLThatWaitsIsLeft(t *testing.T) {
 	const ddl = "CREATE OR REPLACE VIEW held AS SELECT 1"
 	t.Run("client", func(t *testing.T) {
-		s, j := livePausing(t)
+		s, j := livePausing(t, 0)
 		for range 20 {
 			ddlSent(t, s, j, ddl).Close()
 		}
+		close(j.free)
 		poll(t, "all have ended", func() bool { return s.Sessions() == 0 })
 	})
 	t.Run("server", func(t *testing.T) {
-		s, j := livePausing(t)
+		s, j := livePausing(t, 0)
 		ddlSent(t, s, j, ddl)
 		c := pgtest.Shared(t).Connect(t, "postgres", "postgres")
 		if _, err := c.Exec(context.Background(), "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query = '"+ddl+"'"); err != nil {
@@ -162,7 +194,7 @@ func TestLiveDDLThatWaitsIsLeft(t *testing.T) {
 		poll(t, "none is left", func() bool { return s.Sessions() == 0 })
 	})
 	t.Run("proxy", func(t *testing.T) {
-		s, j := livePausing(t)
+		s, j := livePausing(t, 0)
 		c := ddlSent(t, s, j, ddl)
 		ended := make(chan error, 1)
 		go func() {
