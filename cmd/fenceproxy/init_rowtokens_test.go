@@ -126,6 +126,19 @@ func TestCheckOfRowTokens(t *testing.T) {
 	}
 }
 
+// A scope by a generated column: a row would pass to another fence when what it is generated from is assigned.
+func TestCheckOfGeneratedScope(t *testing.T) {
+	c, db, dsn := installed(t)
+	c.Exec(t, db, `CREATE TABLE jobs (base int, id int GENERATED ALWAYS AS (base * 10) STORED, tok bigint NOT NULL DEFAULT 0)`)
+	file := write(t, "f.yaml", "fences: [{name: jobs/*, tables: [jobs], row_token: tok, scope: 'jobs/{id}'}]\n")
+	const problem = `fence jobs/*: "public"."jobs": column "id", which its scope names, is generated: a row could pass from one fence to another`
+	for _, args := range [][]string{{"check", file, "--dsn", dsn}, {"init", "--triggers", "--config", file, "--dsn", dsn}} {
+		if o := fenceproxy(t, args...); o.code != exitRefused || !strings.Contains(o.out, "problem: "+problem+"\n") {
+			t.Errorf("%v: %+v", args, o)
+		}
+	}
+}
+
 // A mistake elsewhere hides none of a fence's: all are told at once.
 func TestWrongRowTokensAtOnce(t *testing.T) {
 	file := write(t, "f.yaml", "catalog_interval: 2h\nfences:\n  - {name: a, tables: [t], row_token: 'x y', scope: 'a/{'}\n  - {name: jobs/*, tables: [t], row_token: c, scope: 'work/{id}'}\n")

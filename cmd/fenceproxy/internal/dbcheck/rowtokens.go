@@ -22,7 +22,7 @@ type rowColumn struct {
 	name   string
 	column *catalog.Column // nil when the table lacks it
 	scope  string          // the scope's column, "" without
-	scoped bool            // which the table has
+	scoped *catalog.Column // nil when the table lacks it
 }
 
 // rowColumns finds the columns of every table that a fence with row tokens names. fences are those of the snapshot.
@@ -41,7 +41,9 @@ func rowColumns(s *catalog.Snapshot, fences []config.Fence) []rowColumn {
 				if c.Name == r.name {
 					r.column = &c
 				}
-				r.scoped = r.scoped || c.Name == r.scope
+				if c.Name == r.scope {
+					r.scoped = &c
+				}
 			}
 			list = append(list, r)
 		}
@@ -64,6 +66,21 @@ func (r *rowColumn) problem() string {
 	return ""
 }
 
+// scopeProblem: a generated column changes with others, unseen by a check of what is assigned; and triggers run before it
+// is computed (trigger.c ExecBRInsertTriggers).
+func (r *rowColumn) scopeProblem() string {
+	column := pgx.Identifier{r.scope}.Sanitize()
+	switch {
+	case r.scope == "":
+		return ""
+	case r.scoped == nil:
+		return "no column " + column + ", which its scope names"
+	case r.scoped.Generated:
+		return "column " + column + ", which its scope names, is generated: a row could pass from one fence to another"
+	}
+	return ""
+}
+
 func (r *rowColumn) where() string {
 	return fmt.Sprintf("fence %s: %s: column %s", r.fence, r.member.Relation, pgx.Identifier{r.name}.Sanitize())
 }
@@ -72,8 +89,8 @@ func columnFindings(columns []rowColumn) []Finding {
 	var findings []Finding
 	for i := range columns {
 		r := &columns[i]
-		if r.scope != "" && !r.scoped {
-			findings = append(findings, Finding{Problem, fmt.Sprintf("fence %s: %s: no column %s, which its scope names", r.fence, r.member.Relation, pgx.Identifier{r.scope}.Sanitize())})
+		if p := r.scopeProblem(); p != "" {
+			findings = append(findings, Finding{Problem, fmt.Sprintf("fence %s: %s: %s", r.fence, r.member.Relation, p)})
 		}
 		problem := r.problem()
 		switch {
