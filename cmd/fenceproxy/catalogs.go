@@ -32,6 +32,7 @@ type catalogs struct {
 	config  *config.Config
 	base    *rewrite.Analyzer // of the configuration alone
 	log     *zap.Logger
+	beside  *siblings // of all configurations
 
 	mu        sync.Mutex
 	databases map[string]*sessionsIn
@@ -87,7 +88,7 @@ func (p *proxy) newCatalogs(w *catalog.Watcher, c *config.Config, base *rewrite.
 	if w == nil {
 		return nil
 	}
-	return &catalogs{watcher: w, config: c, base: base, log: p.log, databases: map[string]*sessionsIn{}, analyzers: newAnalyzers(base)}
+	return &catalogs{watcher: w, config: c, base: base, log: p.log, beside: &p.siblings, databases: map[string]*sessionsIn{}, analyzers: newAnalyzers(base)}
 }
 
 // Session implements relay.Judges.
@@ -113,6 +114,7 @@ func (c *catalogs) enter(name string) *sessionsIn {
 		d = &sessionsIn{of: c, watched: w}
 		d.made.Store(&made{shared: c.analyzers.ofNothing})
 		c.databases[name] = d
+		c.beside.add(d)
 	}
 	d.users++
 	d.quiet = make(chan struct{})
@@ -145,6 +147,7 @@ func (c *catalogs) forget(d *sessionsIn, left chan struct{}) {
 // giveBack: the database is another one now, or nobody uses it; under mu. Sessions that are left keep the analyzer.
 func (c *catalogs) giveBack(d *sessionsIn) {
 	d.gone = true
+	c.beside.remove(d)
 	c.analyzers.release(d.made.Load().shared)
 }
 

@@ -36,8 +36,15 @@ func (j *judge) Settled() bool {
 	if d == nil {
 		return true
 	}
-	looked, _ := d.watched.Looked(j.want.Load())
-	return looked && d.settled()
+	if looked, _ := d.watched.Looked(j.want.Load()); !looked {
+		return false
+	}
+	for _, other := range j.of.beside.all(d) {
+		if !other.settled() {
+			return false
+		}
+	}
+	return true
 }
 
 // Settle implements relay.Judge.
@@ -58,7 +65,9 @@ func (j *judge) Settle(ctx context.Context) {
 		select {
 		case <-next:
 			if looked {
-				d.make()
+				for _, other := range j.of.beside.all(d) {
+					other.make()
+				}
 				return
 			}
 		case <-late.C:

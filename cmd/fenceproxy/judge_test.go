@@ -12,7 +12,7 @@ import (
 )
 
 // judgesOf are judges of two sessions in a database, who came before and after a reload that has changed no fences.
-func judgesOf(t *testing.T, db, dsn string) (w *catalog.Watcher, before, after *judge) {
+func judgesOf(t *testing.T, db, dsn string) (before, after *judge) {
 	t.Helper()
 	w, err := catalog.NewWatcher(catalog.WatcherConfig{DSN: dsn, Every: time.Hour,
 		Fences: []catalog.Fence{{Name: "work", Tables: []catalog.Pattern{{Table: "work"}}}}})
@@ -34,14 +34,14 @@ func judgesOf(t *testing.T, db, dsn string) (w *catalog.Watcher, before, after *
 		j.Settle(t.Context())
 		judges = append(judges, j)
 	}
-	return w, judges[0], judges[1]
+	return judges[0], judges[1]
 }
 
 // I1: the look that DDL waits for is lost with the connection; then it waits for the next one.
 func TestI1DDLWaitsForTheLookBehindALostOne(t *testing.T) {
 	c, db, dsn := installed(t)
 	c.Exec(t, db, "CREATE TABLE work (id int)")
-	_, j, _ := judgesOf(t, db, dsn)
+	j, _ := judgesOf(t, db, dsn)
 	lock, direct := c.Connect(t, db, "postgres"), c.Connect(t, db, "postgres")
 	exec := func(sql string) {
 		t.Helper()
@@ -87,5 +87,33 @@ func TestI1DDLWaitsForTheLookBehindALostOne(t *testing.T) {
 	<-settled
 	if !j.Settled() {
 		t.Error("DDL was answered before the look")
+	}
+}
+
+// I1: DDL is answered when sessions under another configuration know of it too: those from before a reload, or after it.
+func TestI1DDLWaitsForSessionsUnderAnotherConfiguration(t *testing.T) {
+	c, db, dsn := installed(t)
+	c.Exec(t, db, "CREATE TABLE work (id int)")
+	j, other := judgesOf(t, db, dsn)
+	d := other.in.Load()
+	d.making.Lock()
+	c.Exec(t, db, "CREATE VIEW way AS SELECT * FROM work")
+	j.Changed(rewrite.CatalogNames, false)
+	for end := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
+		looked, _ := j.in.Load().watched.Looked(j.want.Load())
+		if j.in.Load().make(); looked {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatal("no look")
+		}
+	}
+	if j.Settled() {
+		t.Error("DDL was answered before the others know of it")
+	}
+	go d.making.Unlock()
+	j.Settle(t.Context())
+	if !j.Settled() || d.made.Load().from != d.watched.Snapshot() {
+		t.Error("the others do not know of it")
 	}
 }

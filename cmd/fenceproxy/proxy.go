@@ -49,6 +49,7 @@ type proxy struct {
 	stop        context.CancelFunc
 	reloading   sync.Mutex
 	watchers    []*catalog.Watcher // of all catalogs; under reloading once the proxy runs
+	siblings    siblings
 	retirements sync.WaitGroup
 	draining    atomic.Bool
 }

@@ -292,6 +292,20 @@ var catalogMutants = []mutant{
 		pkg:  "cmd/fenceproxy", tests: "TestI1DDLWaitsForTheLookBehindALostOne",
 	},
 	{
+		name: "catalog: no look is left out behind a connection that was kept",
+		file: "tokens/catalog/look.go",
+		old:  "	d.last.print = \"\" // there are",
+		new:  "	// there are",
+		pkg:  "tokens/catalog", tests: "TestWatcherLooksAfterALostConnection",
+	},
+	{
+		name: "catalog: DDL is answered when sessions under another configuration know",
+		file: "cmd/fenceproxy/judge.go",
+		old:  "				for _, other := range j.of.beside.all(d) {",
+		new:  "				for _, other := range []*sessionsIn{d} {",
+		pkg:  "cmd/fenceproxy", tests: "TestI1DDLWaitsForSessionsUnderAnotherConfiguration",
+	},
+	{
 		name: "catalog: the look that a session waits for is one behind its DDL",
 		file: "cmd/fenceproxy/judge.go",
 		old:  "		j.want.Store(d.watched.Reload())\n",

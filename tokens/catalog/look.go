@@ -180,6 +180,7 @@ func (d *Watched) turn() (over func()) {
 func (d *Watched) stay() (worked bool, err error) {
 	d.keeps.Store(true)
 	defer d.keeps.Store(false)
+	d.last.print = "" // there are newer looks than that behind it
 	over := d.turn()
 	conn, err := d.connect("")
 	if err != nil {

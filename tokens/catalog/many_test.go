@@ -245,3 +245,47 @@ func TestWatcherConnectsAgain(t *testing.T) {
 		next(t, "connected again", changed)
 	}
 }
+
+// A database that has lost a connection of its own, and gets none again, is looked at as if it had never been.
+func TestWatcherLooksAfterALostConnection(t *testing.T) {
+	c := pgtest.Shared(t)
+	w, err := NewWatcher(WatcherConfig{DSN: c.DSN("postgres", "postgres"), Fences: fence("t", "part"), Every: time.Hour, Connections: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	name := c.NewDatabase(t)
+	c.Exec(t, name, ddlTable)
+	w.kept <- struct{}{}
+	d := w.Database(name)
+	<-d.Settled()
+	if d.keeps.Load() {
+		t.Fatal("it has a connection")
+	}
+	<-w.kept
+	direct := c.Connect(t, "postgres", "postgres")
+	end := func() (ended bool) { // the connection that is kept, when it waits
+		err := direct.QueryRow(ctx, `SELECT coalesce(bool_or(pg_terminate_backend(pid)), false) FROM pg_stat_activity
+			WHERE application_name = 'fenceproxy catalog' AND datname = $1 AND state = 'idle' AND query = 'commit'`, name).Scan(&ended)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return ended
+	}
+	eventually(t, "it gets a connection", d.keeps.Load)
+	taken := make(chan struct{})
+	go func() {
+		defer close(taken)
+		w.kept <- struct{}{} // as soon as it is free
+	}()
+	eventually(t, "it loses that", func() bool { end(); return !d.keeps.Load() })
+	<-taken
+	eventually(t, "it is looked at", func() bool {
+		select {
+		case <-d.Settled():
+			return d.Current()
+		default:
+			return false
+		}
+	})
+}
