@@ -90,11 +90,17 @@ func TestHandWrittenNumbersAreNotPartOfTheShape(t *testing.T) {
 
 func TestCopyIntoAStampedTable(t *testing.T) {
 	c := stampedCatalog{}
-	a := newAnalyzer(t, Config{Catalog: c, Fences: []Fence{{Name: "f", Tables: []string{"t", "u"}, RowToken: "tok"}}})
 	var sc Scratch
-	for sql, want := range map[string]string{"COPY t (id) FROM STDIN": "-", "COPY u (id) FROM STDIN": "ZF004", "COPY t (id) FROM '/tmp/x'": "-", "COPY x (id) FROM STDIN": "-"} {
-		if got := refusalsOf(a.Analyze(&sc, []byte(sql), Settings{}).Plan)[0]; got != want {
-			t.Errorf("%s: %s, want %s", sql, got, want)
+	for _, mode := range []OnStale{StaleReject, StaleRewrite} {
+		a := newAnalyzer(t, Config{Catalog: c, Fences: []Fence{{Name: "f", Tables: []string{"t", "u"}, RowToken: "tok", OnStale: mode}}})
+		for sql, want := range map[string]string{"COPY t (id) FROM STDIN": "-", "COPY u (id) FROM STDIN": "ZF004", "COPY t (id) FROM '/tmp/x'": "-", "COPY x (id) FROM STDIN": "-"} {
+			an := a.Analyze(&sc, []byte(sql), Settings{})
+			if got := refusalsOf(an.Plan)[0]; got != want {
+				t.Errorf("%s: %s, want %s", sql, got, want)
+			}
+			if guarded := an.Fences.Has(0); guarded != strings.Contains(sql, " t ") && want == "-" { // the default is 0 without a token
+				t.Errorf("mode %d: %s: guarded %v", mode, sql, guarded)
+			}
 		}
 	}
 }

@@ -150,7 +150,8 @@ func (j *judge) copyRows(x *pg.CopyStmt) {
 		t, ok := c.Table(x.Relation.Schemaname, x.Relation.Relname)
 		stamped := ok && t.StampedByDefault
 		j.asked = append(j.asked, taken{schema: x.Relation.Schemaname, name: x.Relation.Relname, known: ok, stamped: stamped})
-		if stamped {
+		if stamped { // with 0 in a session without a token, for which there must be a guard
+			j.fence(newFenceSet(f.index))
 			return
 		}
 	}

@@ -280,6 +280,9 @@ func TestCatalogStampsRows(t *testing.T) {
 		if got := number(t, direct, fmt.Sprintf("SELECT count(*) FROM lines WHERE tok = %d", token)); got != 2 {
 			t.Errorf("%s: COPY: %d rows are stamped", mode, got)
 		}
+		if _, err := nobody.PgConn().CopyFrom(context.Background(), strings.NewReader("3\n"), "COPY lines (id) FROM STDIN"); code(err) != "ZF002" {
+			t.Errorf("%s: COPY without a token: %v", mode, err)
+		}
 		must(t, direct, "UPDATE work_child SET tok = tok + 100 WHERE id = 102")
 		if got, sqlstate := tag(holder, "UPDATE work_child SET state = 'late' WHERE id = 102", "simple"); mode == "reject" && sqlstate != "ZF001" || mode == "rewrite" && got != "UPDATE 0" {
 			t.Errorf("%s: a stale row of a child: %q %s", mode, got, sqlstate)

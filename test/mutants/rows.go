@@ -27,6 +27,12 @@ var rowMutants = []mutant{
 		pkg:  e2e, tests: "TestRowTokensRe",
 	},
 	{
+		name: "rows: COPY by the column's default is guarded",
+		file: "rewrite/rowwrite.go",
+		old:  "			j.fence(newFenceSet(f.index))\n",
+		pkg:  texts, tests: "TestCopyIntoAStampedTable",
+	},
+	{
 		name: "rows: what cannot be read writes no row of a scope",
 		file: "rewrite/unreadable.go",
 		old:  "	if hasWord(sql, wordsOfRows) {",
