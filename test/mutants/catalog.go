@@ -266,8 +266,8 @@ var catalogMutants = []mutant{
 	{
 		name: "catalog: a Sync behind DDL waits for its answer",
 		file: "wire/relay/client.go",
-		old:  "		if e.lookFirst() { // its answer",
-		new:  "		if false { // its answer",
+		old:  "		if e.lookFirst() { // the first",
+		new:  "		if false { // the first",
 		pkg:  relay, tests: "TestI1LiveNothingIsAnsweredBeforeTheLook",
 	},
 	{

@@ -91,13 +91,17 @@ func (e *Engine) clientType(typ byte) {
 			e.copying.amongData = e.copying.amongData || e.dataSent
 			return // ignored by the server (copyfromparse.c CopyGetData)
 		}
-		if e.lookFirst() { // its answer could be taken for that of the DDL before it
+		if e.lookFirst() { // the first of two answers would pass at once, and that is the one to the DDL
 			e.act.pause = pauseQuiet
 			return
 		}
 		e.skipping = false
 		e.boundary(slotSync)
 		e.open = false
+	case wire.FrontendTerminate:
+		if e.lookFirst() { // the server would end the session, and the answer to the DDL with it
+			e.act.pause = pauseQuiet
+		}
 	case wire.FrontendCopyData:
 		e.dataSent = true
 	case wire.FrontendCopyDone, wire.FrontendCopyFail:

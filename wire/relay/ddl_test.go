@@ -137,9 +137,11 @@ func TestI1LiveNothingIsAnsweredBeforeTheLook(t *testing.T) {
 		name string
 		more []pgproto3.FrontendMessage
 		ends bool
+		want int
 	}{
-		{"Syncs", []pgproto3.FrontendMessage{&pgproto3.Sync{}, &pgproto3.Sync{}}, false},
-		{"end of stream", []pgproto3.FrontendMessage{&pgproto3.Query{String: "SELECT 1"}, &pgproto3.Query{String: "SELECT 2"}}, true},
+		{"Syncs", []pgproto3.FrontendMessage{&pgproto3.Sync{}, &pgproto3.Sync{}}, false, 3},
+		{"end of stream", []pgproto3.FrontendMessage{&pgproto3.Query{String: "SELECT 1"}, &pgproto3.Query{String: "SELECT 2"}}, true, 3},
+		{"Terminate", []pgproto3.FrontendMessage{&pgproto3.Terminate{}}, true, 1},
 	} {
 		for driver, loops := range map[string]int{"loop": 0, "pumps": -1} {
 			t.Run(tt.name+", "+driver, func(t *testing.T) {
@@ -152,8 +154,8 @@ func TestI1LiveNothingIsAnsweredBeforeTheLook(t *testing.T) {
 					t.Error("answered before")
 				}
 				close(j.free)
-				if n := c.ready(t, wait, 3); n != 3 {
-					t.Errorf("%d of 3 answers", n)
+				if n := c.ready(t, wait, tt.want); n != tt.want {
+					t.Errorf("%d of %d answers", n, tt.want)
 				}
 			})
 		}
