@@ -196,6 +196,9 @@ var rowCases = []rowCase{
 	{sql: "INSERT INTO t (id, a, b) SELECT DISTINCT id, sum(a) OVER (PARTITION BY id), b FROM src WHERE id > 9 ORDER BY 1 FETCH FIRST 2 ROWS ONLY"},
 	{sql: "INSERT INTO t SELECT * FROM src", refused: "ZF004"},
 	{sql: "INSERT INTO arr VALUES (2)", refused: "ZF004"},
+	{sql: "INSERT INTO t VALUES (200, (ROW(1, 2)::plain).*)", refused: "ZF004"}, // so many columns that nobody knows
+	{sql: "INSERT INTO t (id, c, a) VALUES (200, (ROW(1, 2)::plain).*)"},
+	{sql: "MERGE INTO part USING src ON part.id = src.id WHEN NOT MATCHED THEN INSERT VALUES (src.*)", refused: "ZF004"},
 	{sql: "INSERT INTO part VALUES (1, 2, 3, 4)", refused: "ZF004"},
 	{sql: "INSERT INTO part SELECT FROM src", refused: "ZF004"},
 	{sql: "UPDATE t SET a = s2.t.a FROM s2.t WHERE s2.t.id = 1", refused: "ZF004"},

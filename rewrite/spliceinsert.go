@@ -106,7 +106,9 @@ func (s *splicer) rows(in insertion, rv *pg.RangeVar, i, end int, f *rowFence) *
 	}
 	var scoped *scopeColumn
 	if f.scope != nil {
-		scoped = s.scopeColumn(names, rv, f)
+		if scoped = s.scopeColumn(names, rv, f); in.starred(scoped.index + 1) {
+			return unscoped(f)
+		}
 	}
 	if in.source == nil {
 		if !s.word(i, "values") || !s.is(i+1, '(') {
@@ -139,17 +141,15 @@ func (s *splicer) columns(in insertion, rv *pg.RangeVar, f *rowFence) ([]string,
 			if sameName(name, f.column) {
 				return nil, f.stampedByHand()
 			}
+			if f.scope != nil && sameName(name, f.scope.column) && len(c.GetResTarget().Indirection) > 0 { // a part of it
+				return nil, unscoped(f)
+			}
 			names = append(names, name)
 		}
 		return names, nil
 	}
-	width, ok := 0, true
-	if in.source != nil {
-		width, ok = queryWidth((*in.source).GetSelectStmt())
-	} else {
-		width = len(*in.values)
-	}
-	if !ok {
+	width := len(in.first())
+	if in.starred(width) {
 		return nil, cannotStamp("INSERT of * without a list of columns", "Name the columns: INSERT INTO table (a, b) SELECT a, b FROM ...")
 	}
 	var t Table
@@ -191,23 +191,44 @@ func unscoped(f *rowFence) *Refusal {
 		Hint: "Its scope depends on column " + quoteName(f.scope.column) + ": give that column a number, a string, a parameter or another table's column."}
 }
 
-// queryWidth is the number of columns of a query; ok is false if a * hides it.
-func queryWidth(q *pg.SelectStmt) (n int, ok bool) {
+// first are the values of one row, as many as they are written.
+func (in insertion) first() []*pg.Node {
+	if in.source == nil {
+		return *in.values
+	}
+	q := (*in.source).GetSelectStmt()
 	for q.GetLarg() != nil {
 		q = q.Larg
 	}
-	if q == nil {
-		return 0, false
+	if len(q.GetValuesLists()) > 0 {
+		return q.ValuesLists[0].GetList().GetItems()
 	}
-	if len(q.ValuesLists) > 0 {
-		return len(q.ValuesLists[0].GetList().GetItems()), true
+	return q.GetTargetList()
+}
+
+// starred reports whether a * is among the first n values of a row: it stands for any number of them (parse_target.c
+// transformExpressionList), in VALUES too.
+func (in insertion) starred(n int) bool {
+	if in.source == nil {
+		return starred(*in.values, n)
 	}
-	for _, t := range q.TargetList {
-		if isStar(t.GetResTarget().GetVal()) {
-			return 0, false
+	return starredQuery((*in.source).GetSelectStmt(), n)
+}
+
+func starredQuery(q *pg.SelectStmt, n int) bool {
+	if q.GetLarg() != nil {
+		return starredQuery(q.Larg, n) || starredQuery(q.Rarg, n)
+	}
+	return starred(q.GetTargetList(), n) || slices.ContainsFunc(q.GetValuesLists(), func(row *pg.Node) bool { return starred(row.GetList().GetItems(), n) })
+}
+
+func starred(values []*pg.Node, n int) bool {
+	return slices.ContainsFunc(values[:min(n, len(values))], func(v *pg.Node) bool {
+		if t := v.GetResTarget(); t != nil {
+			v = t.Val
 		}
-	}
-	return len(q.TargetList), true
+		return isStar(v)
+	})
 }
 
 func isStar(n *pg.Node) bool {

@@ -27,6 +27,13 @@ var rowMutants = []mutant{
 		pkg:  e2e, tests: "TestRowTokensRe",
 	},
 	{
+		name: "rows: a * hides which value is the scope's",
+		file: "rewrite/spliceinsert.go",
+		old:  "in.starred(scoped.index + 1) {",
+		new:  "false {",
+		pkg:  texts, tests: "TestScopeTellsWhoseARowIs",
+	},
+	{
 		name: "rows: COPY by the column's default is guarded",
 		file: "rewrite/rowwrite.go",
 		old:  "			j.fence(newFenceSet(f.index))\n",
