@@ -71,7 +71,7 @@ func (j *judge) Settle(ctx context.Context) {
 				return
 			}
 		case <-late.C:
-			j.tooLate(d, looked)
+			j.tooLate(d)
 			return
 		case <-ctx.Done():
 			return
@@ -80,8 +80,8 @@ func (j *judge) Settle(ctx context.Context) {
 }
 
 // tooLate says what the session goes on without.
-func (j *judge) tooLate(d *sessionsIn, looked bool) {
-	if !looked {
+func (j *judge) tooLate(d *sessionsIn) {
+	if j.want.Load() > 0 {
 		j.of.log.Warn("DDL is answered before the catalog could be read: new ways to a fence are not guarded yet", zap.String("database", j.name))
 		return
 	}

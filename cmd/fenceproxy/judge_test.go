@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/fenceproxy/fenceproxy/cmd/fenceproxy/internal/config"
 	"github.com/fenceproxy/fenceproxy/rewrite"
@@ -37,56 +38,66 @@ func judgesOf(t *testing.T, db, dsn string) (before, after *judge) {
 	return judges[0], judges[1]
 }
 
-// I1: the look that DDL waits for is lost with the connection; then it waits for the next one.
+// I1: the look that DDL waits for is lost with the connection; then it waits for the next one. If that comes too late, the log
+// says what the DDL was answered without.
 func TestI1DDLWaitsForTheLookBehindALostOne(t *testing.T) {
-	c, db, dsn := installed(t)
-	c.Exec(t, db, "CREATE TABLE work (id int)")
-	j, _ := judgesOf(t, db, dsn)
-	lock, direct := c.Connect(t, db, "postgres"), c.Connect(t, db, "postgres")
-	exec := func(sql string) {
-		t.Helper()
-		if _, err := lock.Exec(t.Context(), sql); err != nil {
-			t.Fatal(err)
-		}
-	}
-	exec("BEGIN; LOCK TABLE pg_policy IN ACCESS EXCLUSIVE MODE") // no look ends
-	begin := time.Now()
-	j.Changed(rewrite.CatalogNames, false)
-	settled := make(chan struct{})
-	go func() {
-		defer close(settled)
-		j.Settle(t.Context())
-	}()
-	for last, looks := 0, 0; looks < 2; time.Sleep(time.Millisecond) {
-		var pid int
-		err := direct.QueryRow(t.Context(), `SELECT coalesce(max(pid), 0) FROM pg_stat_activity
-			WHERE application_name = 'fenceproxy catalog' AND datname = current_database() AND wait_event_type = 'Lock' AND pid <> $1`, last).Scan(&pid)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if time.Since(begin) > settleTime {
-			t.Skip("the machine is too slow")
-		}
-		if pid == 0 {
-			continue
-		}
-		if last, looks = pid, looks+1; looks == 1 {
-			if _, err := direct.Exec(t.Context(), "SELECT pg_terminate_backend($1)", pid); err != nil {
+	for _, late := range []bool{false, true} {
+		c, db, dsn := installed(t)
+		c.Exec(t, db, "CREATE TABLE work (id int)")
+		j, _ := judgesOf(t, db, dsn)
+		core, log := observer.New(zap.WarnLevel)
+		j.of.log = zap.New(core)
+		lock, direct := c.Connect(t, db, "postgres"), c.Connect(t, db, "postgres")
+		exec := func(sql string) {
+			t.Helper()
+			if _, err := lock.Exec(t.Context(), sql); err != nil {
 				t.Fatal(err)
 			}
 		}
-	}
-	select {
-	case <-settled:
-		if time.Since(begin) < settleTime {
-			t.Error("DDL was answered without a look")
+		exec("BEGIN; LOCK TABLE pg_policy IN ACCESS EXCLUSIVE MODE") // no look ends
+		begin := time.Now()
+		j.Changed(rewrite.CatalogNames, false)
+		settled := make(chan struct{})
+		go func() {
+			defer close(settled)
+			j.Settle(t.Context())
+		}()
+		for last, looks := 0, 0; looks < 2; time.Sleep(time.Millisecond) {
+			var pid int
+			err := direct.QueryRow(t.Context(), `SELECT coalesce(max(pid), 0) FROM pg_stat_activity
+				WHERE application_name = 'fenceproxy catalog' AND datname = current_database() AND wait_event_type = 'Lock' AND pid <> $1`, last).Scan(&pid)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if time.Since(begin) > settleTime {
+				t.Skip("the machine is too slow")
+			}
+			if pid == 0 {
+				continue
+			}
+			if last, looks = pid, looks+1; looks == 1 {
+				if _, err := direct.Exec(t.Context(), "SELECT pg_terminate_backend($1)", pid); err != nil {
+					t.Fatal(err)
+				}
+			}
 		}
-	default:
-	}
-	exec("ROLLBACK")
-	<-settled
-	if !j.Settled() {
-		t.Error("DDL was answered before the look")
+		select {
+		case <-settled:
+			if time.Since(begin) < settleTime {
+				t.Error("DDL was answered without a look")
+			}
+		default:
+		}
+		if late {
+			<-settled
+			if n := log.FilterMessageSnippet("DDL is answered before the catalog could be read").Len(); n != 1 {
+				t.Errorf("said %d times", n)
+			}
+		}
+		exec("ROLLBACK")
+		if <-settled; !late && !j.Settled() {
+			t.Error("DDL was answered before the look")
+		}
 	}
 }
 
