@@ -61,6 +61,7 @@ func TestScopeTellsWhoseARowIs(t *testing.T) {
 		{"DELETE FROM t WHERE id = 1; INSERT INTO t (id, a, b) SELECT 1, q.* FROM (SELECT 5, 'x') q", "INSERT 0 1", "INSERT 0 1", "1:5:5 2:20:0 3:30:0"},
 		{"INSERT INTO t (a) VALUES (1)", "refused", "refused", ""},
 		{"INSERT INTO t (id) VALUES (1 + 1)", "refused", "refused", ""},
+		{"INSERT INTO t (a, id) VALUES (1, DEFAULT), (2, default)", "refused", "refused", ""},
 		{"INSERT INTO t (id, tok) VALUES (1, 9)", "refused", "refused", ""},
 		{"INSERT INTO ident DEFAULT VALUES", "refused", "refused", ""},
 		{"COPY t FROM STDIN", "refused", "refused", ""},

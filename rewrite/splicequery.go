@@ -178,6 +178,7 @@ func (s *splicer) plain(i, end int, c *scopeColumn) (from, to int) {
 	switch t := s.tokens[i]; {
 	case t.isLiteral(), t.kind == param && c.typ != "":
 		return i, i + 1
+	case s.word(i, "default"): // no value
 	case t.kind == word || t.kind == quoted:
 		for to = i + 1; s.is(to, '.') && to+1 < end; to += 2 {
 		}
