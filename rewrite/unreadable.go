@@ -28,7 +28,8 @@ func (a *Analyzer) newUnreadable(why string) (u unreadable) {
 var unreadableRows = &Refusal{
 	Code:    "ZF004",
 	Message: "fenceproxy cannot read this statement, and so not tell whose rows it writes",
-	Hint:    "It is too long (limits.max_parse_bytes), or has syntax that the proxy does not know. Write it in a plainer form.",
+	Hint: "It is too long (limits.max_parse_bytes), has syntax that the proxy does not know, or can be read in two ways " +
+		"(client_encoding, standard_conforming_strings). Write it in a plainer form.",
 }
 
 func (a *Analyzer) unreadable(why string, sql []byte) *Plan {
