@@ -190,7 +190,7 @@ func TestHole5Privileges(t *testing.T) {
 	// The whole list, so that a new function cannot slip in.
 	expect(t, "functions open to PUBLIC", w.su.do(`SELECT string_agg(p.proname, ' ' ORDER BY p.proname) FROM pg_proc p
 WHERE p.pronamespace = 'fence'::regnamespace AND EXISTS (SELECT FROM aclexplode(coalesce(p.proacl, acldefault('f', p.proowner))) a WHERE a.grantee = 0)`),
-		"ok:ddl_drop ddl_end guard guard1 guard_or_pass_by guard_pattern guard_row guard_session guard_write has_mark inherit_guards inherit_row_tokens pass_by "+
+		"ok:ddl_drop ddl_end guard guard1 guard_or_pass_by guard_pattern guard_row guard_session guard_truncate guard_write has_mark inherit_guards inherit_row_tokens inherit_truncate_guards pass_by "+
 			"row_check row_claim row_default row_find row_fits row_fitting row_matches row_missing row_new row_plain row_required row_scope row_scope_claim row_scope_fits row_scope_fitting row_scoped row_stale row_stamp row_text row_token row_token_of slot_done "+
 			"trigger_arguments")
 	expect(t, "relations open to PUBLIC", w.su.do(`SELECT string_agg(c.relname || ' ' || a.privilege_type, ' ') FROM pg_class c, aclexplode(c.relacl) a

@@ -11,6 +11,12 @@ func init() { mutants = append(mutants, triggerMutants...) }
 // triggerMutants are the safeguards of the triggers on fenced tables, and of what is known of the catalog.
 var triggerMutants = []mutant{
 	{
+		name: "triggers: TRUNCATE under rewrite",
+		file: "tokens/schema/016_truncate.sql",
+		old:  "  PERFORM fence.guard_or_pass_by(TG_ARGV[1:], TG_ARGV[0]);\n",
+		pkg:  "tokens/triggers", tests: "TestRowTokensRewrite",
+	},
+	{
 		name: "trigger: a row's own column tells whose it is",
 		file: "tokens/triggers/plan.go",
 		old:  "rowToken(t.RowToken, t.ScopeColumn)",

@@ -74,6 +74,11 @@ func (w *wanted) all() []string {
 	return list
 }
 
+// truncates reports whether no statement trigger guards TRUNCATE for the fence that keeps its row tokens.
+func (w *wanted) truncates(version int) bool {
+	return len(w.tokens) > 0 && w.tokens[0].Rewrite && truncates(w.Relation, version)
+}
+
 // Compare reads what is there and lists what is to be done; it changes nothing. What is on tables of no fence is left
 // alone and told in a note.
 func Compare(ctx context.Context, q catalog.Querier, c Config) (*Plan, error) {
@@ -124,6 +129,9 @@ func Compare(ctx context.Context, q catalog.Querier, c Config) (*Plan, error) {
 				args = append(args, t.Scope)
 			}
 			p.add(c, server, w, f, []string{t.Name}, args, present.on(w.Relation, f), has && tokens[parent.OID])
+			if w.truncates(server.version) {
+				p.add(c, server, w, truncate, []string{t.Name}, arguments(c.Bare, []string{t.Name}), present.on(w.Relation, truncate), false)
+			}
 		}
 	}
 	p.strangers(present, all)
@@ -166,9 +174,12 @@ func (p *Plan) add(c Config, s server, w *wanted, f form, fences, args []string,
 	state := judge(have, f, w.Relation, s.version, args)
 	p.Tables = append(p.Tables, TableState{Relation: w.Relation, Fences: fences, Form: f.name, State: state, Always: have != nil && have.enabled == "A"})
 	what := "guard"
-	if f.name == rowTokenName {
+	switch {
+	case f.name == rowTokenName:
 		what = "trigger of row tokens"
-	} else if f.row {
+	case f.truncate:
+		what = "guard of TRUNCATE"
+	case f.row:
 		what = "guard of each row"
 	}
 	switch {
@@ -198,7 +209,8 @@ func (p *Plan) strangers(present tables, all []*wanted) {
 	for oid, list := range present {
 		for _, t := range list {
 			w := expected[oid]
-			wanted := w != nil && (t.name == statementName && len(w.fences) > 0 || t.name == rowName && len(w.exposed) > 0 || t.name == rowTokenName && len(w.tokens) > 0)
+			wanted := w != nil && (t.name == statementName && len(w.fences) > 0 || t.name == rowName && len(w.exposed) > 0 || t.name == rowTokenName && len(w.tokens) > 0 ||
+				t.name == truncateName && len(w.tokens) > 0 && w.tokens[0].Rewrite)
 			if t.clone || t.function == "" || wanted {
 				continue
 			}

@@ -37,7 +37,7 @@ func read(ctx context.Context, q catalog.Querier) (tables, error) {
 		JOIN pg_catalog.pg_class c ON c.oid = t.tgrelid JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
 		JOIN pg_catalog.pg_proc p ON p.oid = t.tgfoid JOIN pg_catalog.pg_namespace f ON f.oid = p.pronamespace
 		WHERE (NOT t.tgisinternal OR t.tgparentid <> 0) AND n.nspname <> 'fence'
-		  AND (f.nspname = 'fence' AND (p.proname IN ('guard_write', 'guard_row') OR p.proname LIKE 'row\_token\_%') OR t.tgname IN ('fence_guard', 'fence_guard_row', 'fence_row_token'))
+		  AND (f.nspname = 'fence' AND (p.proname IN ('guard_write', 'guard_row', 'guard_truncate') OR p.proname LIKE 'row\_token\_%') OR t.tgname IN ('fence_guard', 'fence_guard_row', 'fence_guard_truncate', 'fence_row_token'))
 		ORDER BY n.nspname, c.relname, t.tgname`)
 	if err != nil {
 		return nil, err

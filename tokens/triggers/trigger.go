@@ -12,6 +12,7 @@ import (
 const (
 	statementName = "fence_guard"
 	rowName       = "fence_guard_row"
+	truncateName  = "fence_guard_truncate"
 	// and rowTokenName
 )
 
@@ -20,12 +21,14 @@ type form struct {
 	name     string
 	function string // in schema fence, without arguments
 	row      bool
+	truncate bool   // of TRUNCATE only
 	own      string // SQL that makes the function, when the fence schema does not have it
 }
 
 var (
 	statement = form{name: statementName, function: "guard_write"}
 	row       = form{name: rowName, function: "guard_row", row: true}
+	truncate  = form{name: truncateName, function: "guard_truncate", truncate: true}
 )
 
 // Bits of pg_trigger.tgtype (pg_trigger.h).
@@ -42,18 +45,26 @@ const (
 // never have.
 func (f form) events(r catalog.Relation, version int) int {
 	t := typeBefore | typeInsert | typeDelete | typeUpdate
-	if f.row {
+	switch {
+	case f.truncate:
+		return typeBefore | typeTruncate
+	case f.row:
 		return t | typeRow
-	}
-	if r.Kind == catalog.Foreign && version < 160000 {
+	case !truncates(r, version):
 		return t
 	}
 	return t | typeTruncate
 }
 
+func truncates(r catalog.Relation, version int) bool {
+	return r.Kind != catalog.Foreign || version >= 160000
+}
+
 func (f form) create(r catalog.Relation, version int, args []string, always bool) string {
 	events, each := "INSERT OR UPDATE OR DELETE", "STATEMENT"
-	if f.events(r, version)&typeTruncate != 0 {
+	if f.truncate {
+		events = "TRUNCATE"
+	} else if f.events(r, version)&typeTruncate != 0 {
 		events += " OR TRUNCATE"
 	}
 	if f.row {
