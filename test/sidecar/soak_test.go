@@ -35,11 +35,18 @@ func TestSoak(t *testing.T) {
 		c.run(began.Add(*soakTime))
 		lasted := time.Since(began)
 		starts := 0
+		var names []string
 		for _, pod := range pods {
 			pod.writer.end()
 			pod.sidecar.end()
-			starts += pod.writer.starts
+			starts, names = starts+pod.writer.starts, append(names, pod.name)
 		}
+		judge := p.c.Connect(t, p.db, "postgres")
+		poll(t, "what the server was at work on when its clients were killed has ended", func() bool {
+			var left int
+			err := judge.QueryRow(ctx, "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = ANY ($1)", names).Scan(&left)
+			return err == nil && left == 0
+		})
 		finish()
 		t.Cleanup(func() {
 			for _, pod := range pods {
@@ -54,7 +61,7 @@ func TestSoak(t *testing.T) {
 			}
 		}
 		var balance, rows int
-		err := p.c.Connect(t, p.db, "postgres").QueryRow(ctx, "SELECT (SELECT sum(bal) FROM acct), (SELECT count(*) FROM ledger)").Scan(&balance, &rows)
+		err := judge.QueryRow(ctx, "SELECT (SELECT sum(bal) FROM acct), (SELECT count(*) FROM ledger)").Scan(&balance, &rows)
 		if err != nil || balance != rows || rows != r.commits {
 			t.Errorf("balance %d, %d rows, %d in the record: %v", balance, rows, r.commits, err)
 		}
