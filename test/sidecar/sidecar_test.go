@@ -250,47 +250,62 @@ func TestHandOverAtShutdown(t *testing.T) {
 func TestTakeover(t *testing.T) {
 	everywhere(t, func(t *testing.T, p *place) {
 		for _, how := range []syscall.Signal{syscall.SIGKILL, syscall.SIGSTOP} {
-			first := p.sidecar()
-			waitHolding(t, first)
-			second := p.sidecar()
-			stale := connect(t, first, p.db)
-			tx, err := stale.Begin(ctx)
-			if err == nil {
-				_, err = tx.Exec(ctx, "UPDATE acct SET bal = -1000 WHERE id = 1")
+			// Of that second a machine that is busy with other tests may take its part: it has three tries.
+			for try := 1; ; try++ {
+				took := takeOver(t, p, how)
+				if took <= ttl+time.Second {
+					break
+				}
+				t.Logf("%v: taken over after %v", how, took)
+				if try == 3 {
+					t.Errorf("%v: never within TTL + 1 s", how)
+					break
+				}
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
-			old := holder(t, first).Token
-			first.Signal(how)
-			took := waitHolding(t, second)
-			if took > ttl+time.Second {
-				t.Errorf("%v: taken over after %v", how, took)
-			}
-			if now := holder(t, second).Token; now == old {
-				t.Errorf("%v: token %s twice", how, now)
-			}
-			if err := pay(connect(t, second, p.db)); err != nil {
-				t.Errorf("%v: the new holder: %v", how, err)
-			}
-			if how == syscall.SIGSTOP {
-				first.Signal(syscall.SIGCONT)
-			}
-			if err := tx.Commit(ctx); err == nil {
-				t.Errorf("%v: the transaction of the old holder was committed", how)
-			}
-			if how == syscall.SIGSTOP {
-				// By its own proxy, or by the next holder who could not wait for it.
-				poll(t, "old session ended", func() bool { return strings.Contains(first.Log(), `"session ended"`) })
-			}
-			first.Kill()
-			second.Kill()
 		}
 		var n int
 		if err := p.c.Connect(t, p.db, "postgres").QueryRow(ctx, "SELECT bal FROM acct").Scan(&n); err != nil || n < 0 {
 			t.Errorf("balance %d, %v", n, err)
 		}
 	})
+}
+
+// takeOver does this to a holder in the middle of a transaction, and returns how long it took until the next one held.
+func takeOver(t *testing.T, p *place, how syscall.Signal) (took time.Duration) {
+	t.Helper()
+	first := p.sidecar()
+	waitHolding(t, first)
+	second := p.sidecar()
+	stale := connect(t, first, p.db)
+	tx, err := stale.Begin(ctx)
+	if err == nil {
+		_, err = tx.Exec(ctx, "UPDATE acct SET bal = -1000 WHERE id = 1")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	old := holder(t, first).Token
+	first.Signal(how)
+	took = waitHolding(t, second)
+	if now := holder(t, second).Token; now == old {
+		t.Errorf("%v: token %s twice", how, now)
+	}
+	if err := pay(connect(t, second, p.db)); err != nil {
+		t.Errorf("%v: the new holder: %v", how, err)
+	}
+	if how == syscall.SIGSTOP {
+		first.Signal(syscall.SIGCONT)
+	}
+	if err := tx.Commit(ctx); err == nil {
+		t.Errorf("%v: the transaction of the old holder was committed", how)
+	}
+	if how == syscall.SIGSTOP {
+		// By its own proxy, or by the next holder who could not wait for it.
+		poll(t, "old session ended", func() bool { return strings.Contains(first.Log(), `"session ended"`) })
+	}
+	first.Kill()
+	second.Kill()
+	return took
 }
 
 // An operator raises the mark over the holder's token: its sessions end, and it stands again.
