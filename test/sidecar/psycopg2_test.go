@@ -56,8 +56,10 @@ func TestPsycopg2(t *testing.T) {
 	waitHolding(t, first)
 	second.Signal(syscall.SIGCONT)
 	err := cmd.Wait()
-	// Between two statements it is told why; in the middle of one whose answer is on its way the connection just ends.
-	told := strings.Contains(out.String(), `fenceproxy has lost the lock "acct"`) || strings.Contains(out.String(), "closed the connection")
+	// Between two statements it is told why; in the middle of one the guard refuses it, or, with an answer on its way, the
+	// connection just ends.
+	told := strings.Contains(out.String(), `fenceproxy has lost the lock "acct"`) || strings.Contains(out.String(), `stale fencing token for fence "acct"`) ||
+		strings.Contains(out.String(), "closed the connection")
 	if cmd.ProcessState.ExitCode() != 3 || !strings.Contains(out.String(), `ended: `) || !told {
 		t.Errorf("%v: %s", err, out.String())
 	}
