@@ -81,8 +81,8 @@ BEGIN
   RETURN fence.row_token(pattern, bare);
 END $body$;
 
--- on_stale: reject, and rewrite where the statement itself may change the token. What a row is stamped with, ZF001 if a
--- newer token has written it. What row_stamp is where the session's token is known.
+-- on_stale: reject. What a row is stamped with, ZF001 if a newer token has written it. What row_stamp is where the
+-- session's token is known.
 CREATE FUNCTION fence.row_claim(row_value int8, pattern text, bare bool) RETURNS int8
 LANGUAGE plpgsql STABLE AS $body$
 DECLARE
@@ -113,44 +113,42 @@ BEGIN
   RETURN fence.row_stamp(row_value, COALESCE(v, fence.row_token(pattern, bare)), pattern);
 END $body$;
 
--- The same for fences with a scope: template is jobs/{} and id the row's, so that the name of the token is known whole. It is
--- compared as the bytes that it is, whatever the column's collation: for a nondeterministic one jobs/A would be jobs/a, or
--- PostgreSQL would not search it at all (before 18: varlena.c text_position_setup).
+-- The same for fences with a scope: template is jobs/{} and id the row's, so that the name of the token is known whole.
 CREATE FUNCTION fence.row_scope_fits(row_value int8, template text, id text) RETURNS bool
 LANGUAGE plpgsql STABLE AS $body$
 DECLARE
-  raw pg_catalog.text COLLATE pg_catalog."C" := pg_catalog.current_setting('fence.token', true);
+  raw pg_catalog.text := pg_catalog.current_setting('fence.token', true);
 BEGIN
-  IF pg_catalog.rtrim(raw, '0123456789') OPERATOR(pg_catalog.=) (pg_catalog.replace(template, '{}', id COLLATE pg_catalog."C") OPERATOR(pg_catalog.||) '=')
+  IF pg_catalog.rtrim(raw, '0123456789') OPERATOR(pg_catalog.=) (pg_catalog.replace(template, '{}', id) OPERATOR(pg_catalog.||) '=')
     AND pg_catalog.strpos(raw, '=') OPERATOR(pg_catalog.=) pg_catalog.length(pg_catalog.rtrim(raw, '0123456789'))
     AND pg_catalog.right(raw, 1) OPERATOR(pg_catalog.<>) '='
     AND pg_catalog.length(pg_catalog.split_part(raw, '=', 2)) OPERATOR(pg_catalog.<=) 14
     AND pg_catalog.translate(raw, ' ,"$*;''' OPERATOR(pg_catalog.||) pg_catalog.chr(9) OPERATOR(pg_catalog.||) pg_catalog.chr(92), '') OPERATOR(pg_catalog.=) raw THEN
     RETURN COALESCE(row_value, 0) OPERATOR(pg_catalog.<=) pg_catalog.split_part(raw, '=', 2)::pg_catalog.int8;
   END IF;
-  RETURN COALESCE(row_value, 0) OPERATOR(pg_catalog.<=) fence.row_scoped(pg_catalog.replace(template, '{}', id COLLATE pg_catalog."C"));
+  RETURN COALESCE(row_value, 0) OPERATOR(pg_catalog.<=) fence.row_scoped(pg_catalog.replace(template, '{}', id));
 END $body$;
 
 CREATE FUNCTION fence.row_scope_fitting(template text, id text) RETURNS int8
 LANGUAGE plpgsql STABLE AS $body$
 DECLARE
-  raw pg_catalog.text COLLATE pg_catalog."C" := pg_catalog.current_setting('fence.token', true);
+  raw pg_catalog.text := pg_catalog.current_setting('fence.token', true);
 BEGIN
   IF pg_catalog.strpos(raw, ',') OPERATOR(pg_catalog.=) 0
     AND pg_catalog.right(pg_catalog.rtrim(raw, '0123456789'), 1) OPERATOR(pg_catalog.=) '=' THEN
     RETURN pg_catalog.split_part(raw, '=', 2)::pg_catalog.int8;
   END IF;
-  RETURN fence.row_scoped(pg_catalog.replace(template, '{}', id COLLATE pg_catalog."C"));
+  RETURN fence.row_scoped(pg_catalog.replace(template, '{}', id));
 END $body$;
 
 -- For a new row row_value is NULL.
 CREATE FUNCTION fence.row_scope_claim(row_value int8, template text, id text) RETURNS int8
 LANGUAGE plpgsql STABLE AS $body$
 DECLARE
-  raw pg_catalog.text COLLATE pg_catalog."C" := pg_catalog.current_setting('fence.token', true);
+  raw pg_catalog.text := pg_catalog.current_setting('fence.token', true);
   v pg_catalog.int8;
 BEGIN
-  IF pg_catalog.rtrim(raw, '0123456789') OPERATOR(pg_catalog.=) (pg_catalog.replace(template, '{}', id COLLATE pg_catalog."C") OPERATOR(pg_catalog.||) '=')
+  IF pg_catalog.rtrim(raw, '0123456789') OPERATOR(pg_catalog.=) (pg_catalog.replace(template, '{}', id) OPERATOR(pg_catalog.||) '=')
     AND pg_catalog.strpos(raw, '=') OPERATOR(pg_catalog.=) pg_catalog.length(pg_catalog.rtrim(raw, '0123456789'))
     AND pg_catalog.right(raw, 1) OPERATOR(pg_catalog.<>) '='
     AND pg_catalog.length(pg_catalog.split_part(raw, '=', 2)) OPERATOR(pg_catalog.<=) 14
@@ -160,8 +158,8 @@ BEGIN
       RETURN v;
     END IF;
   END IF;
-  RETURN fence.row_stamp(row_value, fence.row_scoped(pg_catalog.replace(template, '{}', id COLLATE pg_catalog."C")),
-    COALESCE(pg_catalog.replace(template, '{}', id COLLATE pg_catalog."C"), 'NULL'));
+  RETURN fence.row_stamp(row_value, fence.row_scoped(pg_catalog.replace(template, '{}', id)),
+    COALESCE(pg_catalog.replace(template, '{}', id), 'NULL'));
 END $body$;
 
 REVOKE ALL ON FUNCTION fence.row_fitting(text, bool), fence.row_claim(int8, text, bool), fence.row_scope_fits(int8, text, text),
