@@ -12,7 +12,7 @@ const (
 var mutants = []mutant{
 	{
 		name: "guard, extended protocol",
-		file: "wire/relay/client.go",
+		file: "wire/relay/extended.go",
 		old:  "		e.guardExecute(&d)\n",
 		pkg:  talk, tests: differential + "/(extended|copy)",
 	},

@@ -297,4 +297,11 @@ var rowMutants = []mutant{
 		new:  "  IF false AND TG_OP OPERATOR(pg_catalog.<>) 'INSERT' AND OLD.",
 		pkg:  e2e, tests: "TestWaysAround",
 	},
+	{
+		name: "scope: TRUNCATE is refused",
+		file: "rewrite/rowwrite.go",
+		old:  "				j.refuseRow(allRows)\n",
+		new:  "				_ = allRows\n",
+		pkg:  "rewrite", tests: "TestScopeTellsWhoseARowIs",
+	},
 }

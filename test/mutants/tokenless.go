@@ -27,7 +27,7 @@ var tokenlessMutants = []mutant{
 	},
 	{
 		name: "tokenless: a Bind may run code",
-		file: "wire/relay/client.go",
+		file: "wire/relay/extended.go",
 		old:  "	e.readOnlyBeforeBind(v)\n",
 		pkg:  e2e, tests: "TestTokenlessReadOnlyAtBind",
 	},
