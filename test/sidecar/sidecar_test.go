@@ -250,14 +250,15 @@ func TestHandOverAtShutdown(t *testing.T) {
 func TestTakeover(t *testing.T) {
 	everywhere(t, func(t *testing.T, p *place) {
 		for _, how := range []syscall.Signal{syscall.SIGKILL, syscall.SIGSTOP} {
-			// Of that second a machine that is busy with other tests may take its part: it has three tries.
+			// Of that second half is takeover.grace, and a machine that is busy with other tests takes its part of the rest: one
+			// try must be in time. make soak-sidecar demands it of all.
 			for try := 1; ; try++ {
 				took := takeOver(t, p, how)
 				if took <= ttl+time.Second {
 					break
 				}
 				t.Logf("%v: taken over after %v", how, took)
-				if try == 3 {
+				if try == 8 {
 					t.Errorf("%v: never within TTL + 1 s", how)
 					break
 				}
